@@ -236,9 +236,10 @@ class HonoredCondition:
             # A lower version means that the data was restored from a backup.
             if state is None or state.revision != revision or version < state.version:
                 state = self._begin(service, planned, revision, requested, version)
+        has_other_reasons = planned != state.planned
         state.service, state.planned, state.requested = service, planned, requested
-        if (reason := planned_reason(planned)) is not HonoredReason.PROGRAMMING:
-            # The message names the reason of the plan, which may have changed.
+        if has_other_reasons and (reason := planned_reason(planned)) is not HonoredReason.PROGRAMMING:
+            # The revision is the same, and the message names the reason of the plan.
             state.decide(reason)
         state.has_deleted = state.needed is None and (state.has_deleted or has_deleted)
         return self._with_honored(state)
