@@ -78,7 +78,7 @@ def other_names(before: Snapshot, after: Snapshot) -> dict[str, str]:
     return dict(pairs)
 
 
-def endpoint_told(endpoint: Endpoint, names: dict[str, str]) -> tuple[object, ...]:
+def describe_endpoint(endpoint: Endpoint, names: dict[str, str]) -> tuple[object, ...]:
     hints, target = endpoint.hints, endpoint.target_ref
     return (
         tuple(names[address] for address in endpoint.addresses or ()),
@@ -90,30 +90,30 @@ def endpoint_told(endpoint: Endpoint, names: dict[str, str]) -> tuple[object, ..
     )
 
 
-def port_told(port: EndpointPort, names: dict[str, str]) -> tuple[object, ...]:
+def describe_port(port: EndpointPort, names: dict[str, str]) -> tuple[object, ...]:
     name, protocol = port.name, port.app_protocol
     return (names.get(name or "", name), port.protocol, port.port, names.get(protocol or "", protocol))
 
 
-def slices_told(slices: Iterable[EndpointSlice], names: dict[str, str], *, named: bool) -> object:
+def describe_slices(slices: Iterable[EndpointSlice], names: dict[str, str], *, named: bool) -> object:
     """Without their names, what annotations say is not about one of them: weights are on the first one by name."""
     slices = tuple(slices)
     annotations = [
         sorted((key, names.get(value, value)) for key, value in (slice_.metadata.annotations or {}).items())
         for slice_ in slices
     ]
-    told = Counter(
+    contents = Counter(
         repr(
             (
                 (names[slice_.metadata.name], own) if named else "",
-                (slice_.address_type, [port_told(port, names) for port in slice_.ports or ()]),
+                (slice_.address_type, [describe_port(port, names) for port in slice_.ports or ()]),
                 sorted(names.get(key, key) for key in slice_.metadata.labels or ()),
-                [endpoint_told(endpoint, names) for endpoint in slice_.endpoints or ()],
+                [describe_endpoint(endpoint, names) for endpoint in slice_.endpoints or ()],
             )
         )
         for slice_, own in zip(slices, annotations, strict=True)
     )
-    return told, Counter(map(repr, annotations))
+    return contents, Counter(map(repr, annotations))
 
 
 def is_traffic_by_chance(family: FamilyPlan) -> bool:
@@ -123,7 +123,7 @@ def is_traffic_by_chance(family: FamilyPlan) -> bool:
     return any(address in new for endpoint in endpoints_in(alike) for address in endpoint.addresses or ())
 
 
-def family_told(family: FamilyPlan, names: dict[str, str]) -> list[object]:
+def describe_family(family: FamilyPlan, names: dict[str, str]) -> list[object]:
     decision, changes = family.decision, family.changes
     return [
         (family.address_type, decision.approach, decision.heuristic, decision.active, decision.reason),
@@ -131,24 +131,24 @@ def family_told(family: FamilyPlan, names: dict[str, str]) -> list[object]:
         [(rule.rule, rule.passed) for rule in decision.rules],
         Counter((hints and hints.for_zones, group) for hints, group in endpoint_answers(decision).values()),
         (decision.ranges, changes.added, changes.removed),
-        slices_told(changes.create, names, named=False),
-        slices_told(changes.update, names, named=True),
-        slices_told(changes.unchanged, names, named=True),
-        slices_told(changes.delete, names, named=True),
-        slices_told(family.replaced, names, named=True),
-        slices_told(family.others, names, named=True),
+        describe_slices(changes.create, names, named=False),
+        describe_slices(changes.update, names, named=True),
+        describe_slices(changes.unchanged, names, named=True),
+        describe_slices(changes.delete, names, named=True),
+        describe_slices(family.replaced, names, named=True),
+        describe_slices(family.others, names, named=True),
         # Slices that are new come in the order of their hashes.
         rounded(family.traffic) if family.traffic and not is_traffic_by_chance(family) else None,
     ]
 
 
-def plan_told(plan: ServicePlan, names: dict[str, str]) -> list[object]:
+def describe_plan(plan: ServicePlan, names: dict[str, str]) -> list[object]:
     return [
-        *(family_told(family, names) for family in plan.families),
+        *(describe_family(family, names) for family in plan.families),
         # Whether a misspelt value was reported before is read from a message, and an anonymized snapshot has none.
         [(event.type, event.reason) for event in plan.events if event.reason != NOT_ACCEPTED],
         [(condition.type, condition.status, condition.reason) for condition in plan.conditions],
-        slices_told(plan.surplus, names, named=True),
+        describe_slices(plan.surplus, names, named=True),
     ]
 
 
@@ -178,7 +178,7 @@ def test_the_plan_of_an_anonymized_cluster_is_the_same(cluster: Cluster, upstrea
     names = other_names(before, after)
     itself = {name: name for name in names.values()}
     plan, again = (with_objects(cluster, snapshot).plan() for snapshot in (before, after))
-    assert plan_told(plan, names) == plan_told(again, itself)
+    assert describe_plan(plan, names) == describe_plan(again, itself)
 
 
 def plain(value: object) -> str:
@@ -209,7 +209,7 @@ def test_so_it_is_where_zones_and_settings_are_nobody_s_and_the_service_is_adopt
     names = other_names(before, after)
     itself = {name: name for name in names.values()}
     plan, again = (with_objects(cluster, snapshot).plan() for snapshot in (before, after))
-    shown, shown_again = plain(plan_told(plan, names)), plain(plan_told(again, itself))
+    shown, shown_again = plain(describe_plan(plan, names)), plain(describe_plan(again, itself))
     assert "berlin" not in shown_again
     assert in_order("rack-berlin", shown) == in_order("(?:zone|unknown)", shown_again)
 
