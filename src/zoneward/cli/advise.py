@@ -96,7 +96,7 @@ def command(
             raise click.UsageError(f"--context: {expected}")
         return _advise_fleet(options, output=output)
     if manifests:
-        is_measured = options.measured_in or (options.window, options.price_per_gb) != (None, None)
+        is_measured = bool(options.measured_in) or options.window is not None or options.price_per_gb is not None
         if ranks or is_measured or output not in _DIFF_OUTPUTS:
             expected = "no number, no --measured, --window or --price-per-gb, and -o text, json, yaml or markdown"
             raise click.UsageError(f"--diff: expected {expected} with it")

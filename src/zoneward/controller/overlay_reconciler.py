@@ -260,7 +260,7 @@ class OverlayParameters:
             # A state before this replica's own write; that of the write may have another writer's changes, too.
             return
         parameters.uid, parameters.version = (None, None) if new is None else (new.metadata.uid, version)
-        self._replace(namespace, parameters, (new.data if new is not None else None) or {})
+        self._set_all(namespace, parameters, (new.data if new is not None else None) or {})
 
     def seen(self, version: int) -> None:
         """The watch has shown all changes up to this version: a ConfigMap that is not newer and that the store does not
@@ -272,9 +272,9 @@ class OverlayParameters:
             if is_newer or store.get(*key) is not None or key in store.unreadable:
                 continue
             parameters.uid = parameters.version = None
-            self._replace(namespace, parameters, _NO_ENTRIES)
+            self._set_all(namespace, parameters, _NO_ENTRIES)
 
-    def _replace(self, namespace: str, parameters: _NamespaceParameters, data: Mapping[str, str]) -> None:
+    def _set_all(self, namespace: str, parameters: _NamespaceParameters, data: Mapping[str, str]) -> None:
         """The ConfigMap has this data now."""
         entries: dict[str, dict[str, str]] = {}
         for entry, value in data.items():

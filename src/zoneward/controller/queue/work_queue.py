@@ -376,7 +376,7 @@ class ItemSchedule(Generic[K]):
         entry = self._worked_on(key)
         self._working -= 1
         if self._workers is not None:
-            # A worker's time counts like as much CPU as it has of it beside the others.
+            # A second of one of four workers counts as a quarter of a second of CPU.
             self.charge(key, max(0.0, (now - entry.taken) / self._workers - entry.cpu))
         entry.pace = self._batching.after(entry.pace, taken=entry.taken, writes=writes, cpu=entry.cpu)
         return entry
