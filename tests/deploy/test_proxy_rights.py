@@ -10,6 +10,7 @@ from tests.client.serving import access_to
 from tests.deploy.conftest import Asked
 from tests.deploy.manifests import PROXY_MODES, granted
 from tests.proxy.kernel.fake_kernel import FakeKernel
+from tests.sandbox.server.local_client import LocalClient
 
 from zoneward.client.auth.client_config import ClientConfig
 from zoneward.daemon.log import SilentLog
@@ -20,7 +21,7 @@ from zoneward.proxy.proxy_configuration import ProxyConfiguration
 from zoneward.proxy.proxy_program import ProxyProgram
 from zoneward.routing.configuration import Configuration
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.resource_registry import LocalClient, Registry
+from zoneward.sandbox.server.resource_registry import Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
 
 NODE, SHARED, REFUSED = "node-a", "192.0.2.1", "10.96.0.77"

@@ -61,6 +61,15 @@ def test_the_summary_says_what_changes(runner: Runner) -> None:
     assert "| `shop/plain-01` | 33% -> 100% | +36% | `trafficDistribution: none -> PreferClose` |" in text
 
 
+def test_manifests_may_be_on_several_lines(runner: Runner) -> None:
+    (runner.directory / "more").mkdir()
+    (runner.directory / "more" / "plain.yaml").write_text(MANIFEST.replace("plain-01", "plain-02"))
+    assert runner.run("Traffic", manifests="manifests\nmore\n") == 0
+    assert "**Zoneward**: 2 Services change" in (runner.directory / "summary").read_text()
+    (runner.directory / "more" / "plain.yaml").write_text("kind: [")
+    assert runner.run("Check", manifests="manifests\nmore\n") == 2
+
+
 def test_findings_are_written_and_fail_as_asked(runner: Runner) -> None:
     assert runner.run("Check") == 1
     findings = json.loads((runner.directory / "zoneward.sarif").read_text())["runs"][0]["results"]

@@ -1,16 +1,24 @@
-{{/* The labels of an object: (list . "controller"). Pods and selectors have the first one only, as they must not change. */}}
+{{/*
+The labels of an object: (list . "controller"), and perhaps a map with more. The chart's own win, then those of the map,
+then commonLabels. Pods and selectors have the name only, as they must not change.
+*/}}
 {{- define "zoneward.labels" -}}
 {{- $root := index . 0 -}}
-{{- range $name, $value := $root.Values.commonLabels }}
-{{- if not (or (hasPrefix "app.kubernetes.io/" $name) (hasPrefix "helm.sh/" $name)) }}
-{{ $name }}: {{ $value | quote }}
+{{- $more := ternary (last .) dict (eq (len .) 3) | default dict -}}
+{{- $chart := printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" -}}
+{{- $own := dict
+  "app.kubernetes.io/name" (printf "zoneward-%s" (index . 1))
+  "app.kubernetes.io/instance" $root.Release.Name
+  "app.kubernetes.io/version" $root.Chart.AppVersion
+  "app.kubernetes.io/managed-by" $root.Release.Service
+  "helm.sh/chart" $chart
+-}}
+{{- toYaml (mergeOverwrite dict ($root.Values.commonLabels | default dict) $more $own) -}}
 {{- end }}
-{{- end }}
-app.kubernetes.io/name: zoneward-{{ index . 1 }}
-app.kubernetes.io/instance: {{ $root.Release.Name | quote }}
-app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ $root.Release.Service | quote }}
-helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" | quote }}
+
+{{/* Where the kubelet, which is on the node itself, reaches a port that listens on an address. */}}
+{{- define "zoneward.probeHost" -}}
+{{- if has . (list "" "0.0.0.0") }}127.0.0.1{{ else if eq . "[::]" }}::1{{ else }}{{ trimAll "[]" . }}{{ end -}}
 {{- end }}
 
 {{/* The image by its digest, else by its tag. */}}
@@ -25,7 +33,7 @@ helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace 
 {{- $root := index . 0 -}}
 apiVersion: zoneward.dev/v1alpha1
 kind: ZonewardConfiguration
-{{- with omit (index $root.Values (index . 1)).configuration "apiVersion" "kind" }}
+{{- with omit ((index $root.Values (index . 1)).configuration | default dict) "apiVersion" "kind" }}
 {{ toYaml . }}
 {{- end }}
 {{- end }}
@@ -59,7 +67,7 @@ kind: Namespace
 metadata:
   name: {{ (index $root.Values (index . 1)).namespace | quote }}
   labels:
-    {{- include "zoneward.labels" . | nindent 4 }}
+    {{- include "zoneward.labels" (list $root (index . 1)) | nindent 4 }}
     pod-security.kubernetes.io/enforce: {{ index . 2 }}
   annotations:
     # Deleting a namespace deletes everything in it, what others made too.
