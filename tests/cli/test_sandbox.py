@@ -165,6 +165,24 @@ def test_a_kubeconfig_that_a_sandbox_left_is_replaced(tmp_path: Path) -> None:
             process.kill()
 
 
+def test_kubeconfig_of_a_running_sandbox_is_left_alone_until_another_one_is_ready(tmp_path: Path) -> None:
+    with a_sandbox(tmp_path) as first:
+        own = first.kubeconfig.read_text()
+        refused("--write-kubeconfig", str(first.kubeconfig), "-f", str(tmp_path / "none.yaml"))
+        assert first.kubeconfig.read_text() == own
+        command = (*ZONEWARD, "sandbox", "--write-kubeconfig", str(first.kubeconfig))
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as second:
+            try:
+                assert second.stdout is not None
+                second.stdout.readline()
+                replaced = first.kubeconfig.read_text()
+                assert replaced != own
+                first.end()
+                assert first.kubeconfig.read_text() == replaced
+            finally:
+                second.kill()
+
+
 def test_with_a_gate_off_it_drops_hints_that_a_slice_has_none_of(tmp_path: Path) -> None:
     """As a server does whose gates went off after a slice was stored (upstream's ``dropDisabledFields``)."""
     file, path = tmp_path / "objects.json", "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices"
@@ -198,12 +216,12 @@ def test_kinds_that_it_has_not_are_counted(tmp_path: Path) -> None:
     ("options", "problem"),
     [
         (("--sample", "-f", "x.yaml"), "-f and --sample: expected one of them, got both"),
-        (("--fault", "nothing@1"), "--fault: expected one of latency, 500"),
         (("--feature-gates", "Hints=false"), "--feature-gates: expected one of TopologyAwareHints, "),
         (("--feature-gates", "TopologyAwareHints=no"), "--feature-gates: expected TopologyAwareHints=true or"),
         (("-f", "is-not-there.yaml"), "is-not-there.yaml"),
         (("--play", "is-not-there.yaml"), "is-not-there.yaml"),
         (("--listen", "192.0.2.1"), "--listen, --port: expected an address that is free"),
+        (("--save", "no/folder.json"), "--save: no/folder.json: expected a file that can be written"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_served(options: tuple[str, ...], problem: str) -> None:

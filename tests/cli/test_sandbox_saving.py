@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.sandbox.server.local_client import LocalClient
 
 from zoneward.cli import sandbox_run
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.resource_registry import LocalClient
 
 
 @pytest.mark.parametrize("name", ["all.json", "all.json.gz"])
@@ -25,6 +25,7 @@ async def test_the_file_follows_what_changes(tmp_path: Path, monkeypatch: pytest
 
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         group.create_task(sandbox_run._until(end, registry, file))
+        await asyncio.sleep(0)  # It saves what changes after it began.
         for index in range(3):
             inside.create(kind, "", {"metadata": {"name": f"shop-{index}"}})
             while not file.exists() or f"shop-{index}" not in saved():

@@ -5,22 +5,20 @@ from typing import Any
 
 import click
 
+from zoneward.cli.completion import complete_files
+from zoneward.cli.options import files_option
+
 
 @click.command("sandbox")
-@click.option(
-    "-f",
-    "--filename",
-    "files",
-    multiple=True,
-    metavar="PATH",
-    help="Start with these objects: file, directory, or - for standard input (YAML or JSON, also"
-    " gzip). May be repeated.",
+@files_option(
+    "Start with these objects: file, directory, or - for standard input (YAML or JSON, also gzip). May be repeated."
 )
 @click.option("--sample", is_flag=True, help="Start with the sample cluster that comes with Zoneward.")
 @click.option(
     "--save",
     type=Path,
     metavar="FILE",
+    shell_complete=complete_files,
     help="Save all objects to this file (JSON; .gz compresses) while they change and at the end. -f reads it again.",
 )
 @click.option(
@@ -43,15 +41,14 @@ import click
     "kubeconfig",
     type=Path,
     metavar="FILE",
+    shell_complete=complete_files,
     help="Write a kubeconfig as soon as the sandbox is ready.",
 )
 @click.option(
     "--play",
     metavar="FILE",
+    shell_complete=complete_files,
     help="Run a play: workloads whose Pods start, become ready and stop, as the file describes.",
-)
-@click.option(
-    "--fault", "faults", multiple=True, metavar="FAULT", help="Inject a fault, as in 503@0.01. May be repeated."
 )
 @click.option(
     "--feature-gates",
@@ -78,7 +75,7 @@ def command(**values: Any) -> None:
     zoneward sandbox --sample --write-kubeconfig sandbox.kubeconfig
     zoneward sandbox -f cluster.json.gz --save cluster.json.gz
     zoneward sandbox --sample --with-builtin-controller --write-kubeconfig sandbox.kubeconfig
-    zoneward sandbox --play rollout.yaml --fault 503@0.01 --fault latency=20ms
+    zoneward sandbox --play rollout.yaml
     """
     if values["sample"] and values["files"]:
         raise click.UsageError("-f and --sample: expected one of them, got both")

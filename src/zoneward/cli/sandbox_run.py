@@ -3,12 +3,14 @@
 import asyncio
 import shlex
 import signal
+import socket
 import sys
 from collections.abc import Coroutine, Iterator
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 import click
 import yaml
@@ -19,7 +21,6 @@ from zoneward.kube.input_error import InputError
 from zoneward.kube.input_files import STDIN_NAME, expand, load
 from zoneward.kube.yaml_documents import read_document
 from zoneward.sandbox.server.catalog import parse_gates
-from zoneward.sandbox.server.faults import FaultInjector, parse_fault
 from zoneward.sandbox.server.kinds import ServerGates
 from zoneward.sandbox.server.persistence import load_objects, new_registry, save_objects
 from zoneward.sandbox.server.resource_registry import Registry
@@ -43,7 +44,6 @@ class SandboxOptions:
     listen: str
     kubeconfig: Path | None
     play: str | None
-    faults: tuple[str, ...]
     gates: tuple[str, ...]
     built_in: bool
     quiet: bool
@@ -51,7 +51,6 @@ class SandboxOptions:
 
 def run_sandbox(options: "SandboxOptions") -> None:
     """Serve until SIGTERM or SIGINT. Raises InputError or a usage error, before anything is served or written."""
-    faults = _faults(options)
     gates = _gates(options)
     if options.kubeconfig is not None:
         _refuse_other_kubeconfig(options.kubeconfig)
@@ -73,29 +72,28 @@ def run_sandbox(options: "SandboxOptions") -> None:
     _print_notes(options, *notes)
     # Ctrl-C before the signal handlers are installed also ends the sandbox.
     with suppress(KeyboardInterrupt):
-        asyncio.run(_serve(registry, options, faults, play))
+        asyncio.run(_serve(registry, options, play))
 
 
-async def _serve(
-    registry: Registry, options: "SandboxOptions", faults: FaultInjector | None, play: "Play | None"
-) -> None:
+async def _serve(registry: Registry, options: "SandboxOptions", play: "Play | None") -> None:
     end = asyncio.Event()
     for signal_number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(signal_number, end.set)
     async with AsyncExitStack() as last, AsyncExitStack() as stack:
         ends_pods = play is None  # otherwise the play ends them
-        serving = SandboxServer(registry, host=options.listen, port=options.port, faults=faults, ends_pods=ends_pods)
+        serving = SandboxServer(registry, host=options.listen, port=options.port, ends_pods=ends_pods)
         try:
             await stack.enter_async_context(serving)
         except (OSError, UnicodeError) as error:
             problem = error.strerror if isinstance(error, OSError) else "no name of a host"
             raise InputError("--listen, --port", f"expected an address that is free, got: {problem}") from error
         if options.save is not None:
+            _save(registry, options.save)
             # Save after the last connection is closed, so that all answered writes are saved.
             last.callback(_save, registry, options.save)
         if options.kubeconfig is not None:
-            _write_kubeconfig(options.kubeconfig, serving)
-            stack.callback(options.kubeconfig.unlink, missing_ok=True)
+            written = _write_kubeconfig(options.kubeconfig, serving)
+            stack.callback(_delete_kubeconfig, options.kubeconfig, written)
         _announce(serving, options)
         works = [] if play is None else [_played(play, registry, options)]
         if options.built_in:
@@ -163,11 +161,10 @@ async def run_built_in_controller(serving: SandboxServer, *, is_quiet: bool) -> 
 
 
 async def _until(end: asyncio.Event, registry: Registry, save: Path | None) -> None:
-    """Save changes until the end."""
+    """Save what changes from now on, until the end."""
     if save is None:
         await end.wait()
         return
-    _save(registry, save)
     saved = registry.store.version
     while not end.is_set():
         with suppress(TimeoutError):
@@ -179,16 +176,6 @@ async def _until(end: asyncio.Event, registry: Registry, save: Path | None) -> N
 
 
 # --- options ----------------------------------------------------------------------------------------------------------
-
-
-def _faults(options: "SandboxOptions") -> FaultInjector | None:
-    faults = []
-    for text in options.faults:
-        try:
-            faults.append(parse_fault(text))
-        except ValueError as error:
-            raise click.UsageError(f"--fault: expected {error}, got {text!r}") from None
-    return FaultInjector(faults, seed=1) if faults else None
 
 
 def _gates(options: "SandboxOptions") -> ServerGates:
@@ -216,8 +203,8 @@ def _fill(registry: Registry, options: "SandboxOptions") -> Iterator[str]:
 
 
 def _refuse_other_kubeconfig(file: Path) -> None:
-    """Refuse to replace a kubeconfig of another cluster. Delete one of an earlier sandbox: programs may wait for the
-    file of this one.
+    """Refuse to replace a kubeconfig of another cluster. Delete one of an earlier sandbox that has ended: programs may
+    wait for the file of this one.
     """
     try:
         known = read_document(str(file), what="kubeconfig", most=1)
@@ -230,14 +217,34 @@ def _refuse_other_kubeconfig(file: Path) -> None:
     if [context.get("name") for context in known_contexts if isinstance(context, dict)] != [CONTEXT]:
         expected = "expected a new file, or one that a sandbox wrote, got one with something else"
         raise InputError(str(file), expected)
-    file.unlink(missing_ok=True)
+    if not _is_running(known):
+        file.unlink(missing_ok=True)
 
 
-def _write_kubeconfig(file: Path, serving: SandboxServer) -> None:
-    text = yaml.safe_dump(serving.kubeconfig(), sort_keys=False)
+def _is_running(kubeconfig: Any) -> bool:
+    """Whether the server of a sandbox's kubeconfig accepts connections."""
+    try:
+        address = urlsplit(kubeconfig["clusters"][0]["cluster"]["server"])
+        socket.create_connection((address.hostname, address.port), timeout=1).close()
+    except (OSError, LookupError, TypeError, ValueError):
+        return False
+    return True
+
+
+def _write_kubeconfig(file: Path, serving: SandboxServer) -> bytes:
+    """The text that was written."""
+    text = yaml.safe_dump(serving.kubeconfig(), sort_keys=False).encode()
     # The file has the token: create it with private permissions.
     with atomic_file(file, option="--write-kubeconfig", private=True) as stream:
-        stream.write(text.encode())
+        stream.write(text)
+    return text
+
+
+def _delete_kubeconfig(file: Path, written: bytes) -> None:
+    """Leave what another sandbox has written since."""
+    with suppress(OSError):
+        if file.read_bytes() == written:
+            file.unlink()
 
 
 def _announce(serving: SandboxServer, options: "SandboxOptions") -> None:

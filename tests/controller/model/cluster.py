@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tests.builders.objects import SERVICE_NAME, ZONE, a_node, a_pod, a_service
+from tests.sandbox.server.local_client import LocalClient
 
 from zoneward.kube import names
 from zoneward.sandbox.server.garbage_collector import GarbageCollector
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.resource_registry import LocalClient, Registry
+from zoneward.sandbox.server.resource_registry import Registry
 from zoneward.sandbox.server.status_errors import StatusError
 
 Object = dict[str, Any]

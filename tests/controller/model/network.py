@@ -20,7 +20,7 @@ from zoneward.client.transport import RetryPolicy
 from zoneward.sandbox.server.list_watch import list_objects, list_options, watch
 from zoneward.sandbox.server.patches import patch_object
 from zoneward.sandbox.server.requests import ResourcePath, ResourcePaths, decode_object
-from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
+from zoneward.sandbox.server.resource_registry import DeleteOptions, Registry, Write
 from zoneward.sandbox.server.status_errors import StatusError
 from zoneward.sandbox.server.versioned_store import head_of
 
@@ -343,9 +343,8 @@ class Link:
     def _do(self, method: str, route: ResourcePath, body: bytes, content_type: str) -> bytes:
         registry, kind, namespace, name = self._registry, route.kind, route.namespace, route.name
         if method == "DELETE":
-            asked = msgspec.json.decode(body)["preconditions"]
-            deletion = Deletion(uid=asked.get("uid"), version=asked.get("resourceVersion"))
-            return msgspec.json.encode(registry.delete(kind, namespace, name, deletion).object)
+            options = msgspec.json.decode(body, type=DeleteOptions)
+            return msgspec.json.encode(registry.delete(kind, namespace, name, options).object)
         write = Write(subresource=route.subresource, is_patch=method == "PATCH")
         if method == "PATCH":
             done = registry.update(

@@ -6,13 +6,13 @@ from random import Random
 from typing import Any, Final
 
 from tests.controller.a_controller import has_seen
-from tests.controller.model.judge import Judge
+from tests.controller.model.judge import TIMING, Judge
 from tests.controller.model.network import LEASE_KEY, Link, Network, seconds
 
 from zoneward.client import api_errors, list_pager
 from zoneward.client import writer as writing
 from zoneward.controller.context import ControllerContext, ControllerOptions
-from zoneward.controller.controller_configuration import LeaseTiming, Mode
+from zoneward.controller.controller_configuration import Mode
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.controller.leader_elector import LeaderElector, always_leading
 from zoneward.controller.queue.work_queue import Batching
@@ -20,7 +20,6 @@ from zoneward.controller.status.status_writer import StatusWriter, StatusWriteRa
 from zoneward.kube.objects import ObjectKey, Service, has_ready_condition
 from zoneward.routing.configuration import Configuration
 
-TIMING: Final = LeaseTiming(lease_duration=9, renew_deadline=6, retry_period=2)
 _CALM: Final = 3.0
 _FAILURES: Final = {
     name

@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 from tests.sandbox.play.a_world import CART, ZONES, World, a_play, a_workload, cluster_of, moments, nodes, played
 
 from zoneward.sandbox.play.play_file import (
-    Autoscale,
-    CurvePoint,
     Flap,
     NodeGroup,
     NodeSelection,
@@ -25,7 +23,6 @@ names = st.lists(st.sampled_from(["a-1", "b-1", "b-2"]), min_size=1, max_size=2)
 which: st.SearchStrategy[dict[str, Any]] = st.one_of(zones, st.fixed_dictionaries({"nodes": names.map(tuple)}))
 workloads = st.sampled_from([CART, "shop/search"])
 lasting = st.sampled_from([3.0, 20.0, 70.0])
-curve = (CurvePoint(at=0, replicas=3), CurvePoint(at=30, replicas=10), CurvePoint(at=60, replicas=5))
 outages = st.fixed_dictionaries(
     {
         "duration": lasting,
@@ -34,7 +31,9 @@ outages = st.fixed_dictionaries(
     }
 )
 actions: st.SearchStrategy[dict[str, Any]] = st.one_of(
-    st.fixed_dictionaries({"scale": st.builds(Scale, workload=workloads, replicas=st.integers(0, 14))}),
+    st.fixed_dictionaries(
+        {"scale": st.builds(Scale, workload=workloads, replicas=st.integers(0, 14), over=st.sampled_from([0.0, 30.0]))}
+    ),
     st.fixed_dictionaries({"rollout": st.builds(RollOut, workload=workloads)}),
     st.builds(
         lambda path, pods, duration: {"flap": Flap(workload=path, pods=pods, period=4, duration=duration)},
@@ -45,7 +44,6 @@ actions: st.SearchStrategy[dict[str, Any]] = st.one_of(
     st.builds(lambda nodes_, outage: {"outage": Outage(**nodes_, **outage)}, which, outages),
     st.fixed_dictionaries({"add_nodes": st.sampled_from(nodes(1, 1, 1, cpu=1_000))}),
     st.builds(lambda nodes_: {"remove_nodes": NodeSelection(**nodes_)}, which),
-    st.builds(lambda path: {"autoscale": Autoscale(workload=path, points=curve, interval=4, noise="30%")}, workloads),
 )
 steps = st.builds(lambda at, action: Step(at=at, **action), st.integers(0, 60).map(float), actions)
 
@@ -74,7 +72,7 @@ def test_any_play_keeps_the_cluster_consistent_and_comes_to_rest(play: Play) -> 
     assert len(world.ready_pods()) == len(world.of("Pod"))
     for workload in play.workloads:
         pods = world.pods(workload.name)
-        scaled = [step for step in play.steps if getattr(step.scale or step.autoscale, "workload", "") == workload.path]
+        scaled = [step for step in play.steps if step.scale is not None and step.scale.workload == workload.path]
         has_room = [node["status"]["allocatable"]["cpu"] for node in world.of("Node")].count("8") > 2
         if has_room and not scaled:
             assert len(pods) == workload.replicas

@@ -8,12 +8,12 @@ import pytest
 from msgspec.structs import replace
 from tests.sandbox.play import a_world
 from tests.sandbox.play.a_world import CART, START, a_workload, is_ready, nodes
+from tests.sandbox.server.local_client import LocalClient
 
 from zoneward.kube.input_error import InputError
 from zoneward.sandbox.play import driver
 from zoneward.sandbox.play.play_file import Flap, NodeSelection, Outage, Play, RollOut, Scale, Step, WorkloadService
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.resource_registry import LocalClient
 
 Object = dict[str, Any]
 

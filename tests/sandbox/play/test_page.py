@@ -1,4 +1,4 @@
-"""The page on plays lists every field and fault, and no other."""
+"""The page on plays lists every field, and no other."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,6 @@ from msgspec import Struct
 
 from zoneward.sandbox.play import play_file
 from zoneward.sandbox.play.play_file import Play, Step, play_from
-from zoneward.sandbox.server.faults import KINDS
 
 PAGE = (Path(__file__).parents[3] / "docs" / "plays.md").read_text()
 LISTS: dict[str, type[Struct]] = {
@@ -20,9 +19,6 @@ LISTS: dict[str, type[Struct]] = {
     "Each step has": Step,
     "`scale`: ": play_file.Scale,
     "`rollout`: all its pods": play_file.RollOut,
-    "`autoscale`: ": play_file.Autoscale,
-    "Fields of `points`": play_file.CurvePoint,
-    "Fields of `wave`": play_file.Wave,
     "`flap`: ": play_file.Flap,
     "`outage`: ": play_file.Outage,
     "`removeNodes`: ": play_file.NodeSelection,
@@ -42,10 +38,6 @@ def test_the_list_of_a_mapping_has_its_fields(beginning: str) -> None:
     actions = set(re.findall(r"^`(\w+)`: ", PAGE, re.MULTILINE))
     struct = LISTS[beginning]
     assert items(beginning) | (actions if struct is Step else set()) == set(struct.__struct_encode_fields__)
-
-
-def test_the_list_of_faults_has_every_kind() -> None:
-    assert items("## Faults") == set(KINDS)
 
 
 def test_the_play_on_the_page_is_one() -> None:

@@ -9,8 +9,6 @@ from tests.sandbox.play.a_world import a_play, played
 
 from zoneward.kube.input_error import InputError
 from zoneward.sandbox.play.play_file import (
-    Autoscale,
-    CurvePoint,
     Flap,
     NodeGroup,
     NodeSelection,
@@ -18,7 +16,6 @@ from zoneward.sandbox.play.play_file import (
     Play,
     RollingUpdate,
     Scale,
-    Wave,
     Workload,
     WorkloadService,
     play_from,
@@ -88,14 +85,7 @@ WEB = "default/web"
     ("step", "expected"),
     [
         ({"scale": {"workload": "shop/cart", "replicas": 0}}, Scale(workload="shop/cart", replicas=0)),
-        (
-            {"autoscale": {"workload": WEB, "points": [{"at": 0, "replicas": 1}, {"at": "1h", "replicas": 5}]}},
-            Autoscale(workload=WEB, points=(CurvePoint(at=0, replicas=1), CurvePoint(at=3_600, replicas=5))),
-        ),
-        (
-            {"autoscale": {"workload": WEB, "wave": {"low": 1, "high": 5, "period": "24h"}, "noise": "10%"}},
-            Autoscale(workload=WEB, wave=Wave(low=1, high=5, period=86_400), noise="10%"),
-        ),
+        ({"scale": {"workload": WEB, "replicas": 5, "over": "1h"}}, Scale(workload=WEB, replicas=5, over=3_600)),
         ({"flap": {"workload": WEB, "pods": 2, "for": "9s"}}, Flap(workload=WEB, pods=2, period=20, duration=9)),
         (
             {"outage": {"nodes": ["a-1"], "for": "3m", "noticedAfter": 0, "evictedAfter": "5s"}},
@@ -114,20 +104,29 @@ def with_step(**step: Any) -> dict[str, Any]:
 
 
 MISTAKES: list[tuple[dict[str, Any], str]] = [
-    ({"apiVersion": None}, "apiVersion: expected str, got null"),
-    ({"step": []}, "object contains unknown field step"),
-    ({"speed": 0}, "speed: expected float > 0.0"),
-    ({"nodes": [{"count": 1}]}, "nodes[0]: object missing required field zone"),
-    ({"nodes": [{"zone": "a", "cpu": "x"}]}, "nodes[0].cpu: expected CPUs such as 4 or 250m"),
-    ({"nodes": [{"zone": "a", "cpu": 0}]}, "nodes[0].cpu: expected CPUs such as 4 or 250m"),
-    ({"nodes": [{"zone": "a", "count": 0}]}, "nodes[0].count: expected int >= 1"),
+    ({"apiVersion": None}, "apiVersion: expected zoneward.dev/v1alpha1, got null"),
+    (
+        {"step": []},
+        (
+            "step: expected one of apiVersion, kind, seed, speed, nodes, workloads, steps, got an unknown key"
+            " (did you mean 'steps'?)"
+        ),
+    ),
+    ({"speed": 0}, "speed: expected a number above 0, at most 100000, got 0"),
+    ({"nodes": [{"count": 1}]}, "nodes[0].zone: expected a zone, as the value of a label, got none"),
+    ({"nodes": [{"zone": "a", "cpu": "x"}]}, "nodes[0].cpu: expected CPUs such as 4 or 250m, got 'x'"),
+    ({"nodes": [{"zone": "a", "cpu": 0}]}, "nodes[0].cpu: expected CPUs such as 4 or 250m, got 0"),
+    ({"nodes": [{"zone": "a", "count": 0}]}, "nodes[0].count: expected a whole number from 1 to 1000, got 0"),
     (
         {"nodes": [{"zone": "a", "count": 600}, {"zone": "b", "count": 600}]},
         "nodes: expected no more than 1000 in all, got 1200",
     ),
     (
         {"workloads": [{"name": "Cart"}]},
-        "workloads[0].name: expected str matching regex '^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$'",
+        (
+            "workloads[0].name: expected a name of at most 40 characters: small letters, digits and dashes between"
+            " them, got 'Cart'"
+        ),
     ),
     (
         {"workloads": [{"name": "cart"}, {"name": "cart"}]},
@@ -135,17 +134,24 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"workloads": [{"name": "cart", "startup": "9s-5s"}]},
-        "workloads[0].startup: expected the shorter time first, such as 5s-15s",
+        "workloads[0].startup: expected the shorter time first, such as 5s-15s, got '9s-5s'",
     ),
     (with_step(), "steps[0]: expected one action, got none"),
     (
         with_step(flap={"workload": WEB}, rollout={"workload": WEB}),
         "steps[0]: expected one action, got rollout and flap",
     ),
-    (with_step(at="soon", rollout={"workload": WEB}), "steps[0].at: expected a time such as 90s, 1m30s or 250ms"),
+    (
+        with_step(addNodes={"zone": "a"}, removeNodes={"zone": "a"}),
+        "steps[0]: expected one action, got addNodes and removeNodes",
+    ),
+    (
+        with_step(at="soon", rollout={"workload": WEB}),
+        "steps[0].at: expected a time such as 90s, 1m30s or 250ms, got 'soon'",
+    ),
     (
         with_step(every=0, rollout={"workload": WEB}),
-        "steps[0].every: expected a time above 0 and of no more than ten years",
+        "steps[0].every: expected a time above 0 and of no more than ten years, got 0",
     ),
     (
         with_step(rollout={"workload": "cart"}),
@@ -154,10 +160,6 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     (with_step(outage={"zone": "b"}), "steps[0]: expected one of the zones (a), got 'b'"),
     (with_step(outage={"nodes": ["b-1"]}), "steps[0]: expected one of the nodes (a-1), got 'b-1'"),
     (with_step(removeNodes={}), "steps[0].removeNodes: expected either zone, with or without count, or nodes"),
-    (
-        with_step(autoscale={"workload": WEB, "points": [{"at": 5, "replicas": 1}, {"at": 5, "replicas": 2}]}),
-        "steps[0].autoscale: expected points in the order of their times",
-    ),
 ]
 
 
@@ -172,7 +174,7 @@ def test_invalid_play_is_reported_with_its_field(fields: dict[str, Any], message
     ("text", "message"),
     [
         (b"a: 1\n---\nb: 2\n", "expected one document, got 2"),
-        (b"", "expected object, got null"),
+        (b"", "expected a mapping, got null"),
         (b"a: 1\n  b: [\n", r"line 2, column \d+: "),
     ],
 )

@@ -19,8 +19,6 @@ from tests.sandbox.play.a_world import (
 )
 
 from zoneward.sandbox.play.play_file import (
-    Autoscale,
-    CurvePoint,
     Flap,
     NodeSelection,
     Outage,
@@ -28,7 +26,6 @@ from zoneward.sandbox.play.play_file import (
     RollOut,
     Scale,
     Step,
-    Wave,
     WorkloadService,
 )
 from zoneward.sandbox.play.timeline import Create, Delete
@@ -150,26 +147,13 @@ def test_scaling_down_deletes_pods_that_share_a_node_first() -> None:
     assert len(world.of("Pod")) == 6
 
 
-def test_an_autoscaled_workload_follows_its_points_or_its_wave() -> None:
-    points = tuple(CurvePoint(at=at, replicas=count) for at, count in ((0, 2), (100, 12), (200, 12), (300, 4)))
-    play = a_play({"autoscale": Autoscale(workload=CART, interval=10, points=points)})
-    assert [len(played(play, until=29 + at).pods()) for at in (0, 50, 100, 200, 250, 400)] == [2, 7, 12, 12, 8, 4]
-    play = a_play({"autoscale": Autoscale(workload=CART, interval=10, wave=Wave(low=2, high=10, period=100))})
-    assert [len(played(play, until=25 + at).pods()) for at in (0, 30, 50, 100, 150)] == [2, 7, 10, 2, 10]
-    curve = play.steps[0].autoscale
-    assert len(played(a_play({"autoscale": curve}, scale(3)), until=200).pods()) == 3, "scaling ends it"
-
-
-def test_noise_is_within_its_percentage() -> None:
-    wave = Wave(low=20, high=20, period=100)
-    counts, world = set(), World()
-    play = a_play({"autoscale": Autoscale(workload=CART, interval=1, noise="20%", wave=wave)})
-    for now, actions in moments(cluster_of(play), until=220):
-        world.take(actions)
-        if now > 20:
-            counts.add(len(world.pods()))
-    assert min(counts) in (16, 17)
-    assert max(counts) in (23, 24)
+def test_a_workload_is_scaled_evenly_within_a_time_until_another_step_sets_it() -> None:
+    grows, shrinks = ({"scale": Scale(workload=CART, replicas=replicas, over=80)} for replicas in (13, 5))
+    for step, counts in ((grows, [9, 10, 11, 12, 13, 13]), (shrinks, [9, 8, 7, 6, 5, 5])):
+        times = (39, 41, 61, 81, 101, 200)
+        assert [len(played(a_play(step), until=at).pods()) for at in times] == counts
+        assert len(played(a_play(step, scale(3)), until=200).pods()) == 3
+    assert "20s: shop/cart is scaled to 13 over 1m20s" in played(a_play(grows), until=20).lines
 
 
 # --- nodes ------------------------------------------------------------------------------------------------------------
@@ -220,6 +204,20 @@ def test_newest_nodes_are_removed_after_their_pods() -> None:
     world = played(play)
     assert {node["metadata"]["name"] for node in world.of("Node")} == {"a-1", "a-2", "b-1", "b-2", "c-1"}
     assert len(world.ready_pods()) == 9
+
+
+def test_step_without_any_node_says_so() -> None:
+    play = a_play(
+        {"remove_nodes": NodeSelection(zone="c")},
+        {"remove_nodes": NodeSelection(zone="c", count=1)},
+        outage(zone=None, nodes=("a-9",)),
+        outage(zone=None, nodes=("a-1", "a-9")),
+    )
+    lines = [line.partition(": ")[2] for line in played(play, until=99).lines]
+    assert "zone c: drained and removed" in lines
+    assert "zone c, 1 of its nodes: there is none" in lines
+    assert "node a-9: there is none" in lines
+    assert "nodes a-1, a-9: silent for good" in lines
 
 
 def test_failed_node_is_removed_with_its_pods() -> None:

@@ -9,7 +9,6 @@ from typing import TypeVar
 
 from tests.contract.api import Api
 
-from zoneward.sandbox.server.faults import FaultInjector
 from zoneward.sandbox.server.resource_registry import Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
 
@@ -36,7 +35,7 @@ class RunningSandbox:
 
 
 @contextmanager
-def run_sandbox(registry: Registry, *, faults: FaultInjector | None = None) -> Iterator[RunningSandbox]:
+def run_sandbox(registry: Registry) -> Iterator[RunningSandbox]:
     """Over HTTP, on loopback; the token is in the path."""
     is_ready = threading.Event()
     started: list[RunningSandbox] = []
@@ -44,7 +43,7 @@ def run_sandbox(registry: Registry, *, faults: FaultInjector | None = None) -> I
 
     async def serve() -> None:
         try:
-            async with SandboxServer(registry, faults=faults) as serving:
+            async with SandboxServer(registry) as serving:
                 ends.append(asyncio.Event())
                 started.append(RunningSandbox(Api(serving.address, ""), serving, asyncio.get_running_loop()))
                 is_ready.set()

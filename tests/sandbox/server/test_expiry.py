@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.sandbox.server.local_client import LocalClient
 from tests.sandbox.server.running_sandbox import RunningSandbox, run_sandbox
 
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.resource_registry import LocalClient, Registry
+from zoneward.sandbox.server.resource_registry import Registry
 
 Object = dict[str, Any]
 

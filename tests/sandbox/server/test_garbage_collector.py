@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.sandbox.server.local_client import LocalClient
 
 from zoneward.sandbox.server.garbage_collector import GarbageCollector, PodTerminator
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.resource_registry import Deletion, LocalClient
 
 Object = dict[str, Any]
 
@@ -40,7 +40,7 @@ class Owners:
         return {"apiVersion": "v1", "kind": "Service", "name": name, "uid": metadata["uid"]}
 
     def delete(self, name: str) -> None:
-        self.registry.delete(self.services, "default", name, Deletion())
+        self.registry.delete(self.services, "default", name)
 
     @property
     def left(self) -> str:

@@ -88,7 +88,7 @@ def test_undeletable_object_does_not_block_other_deletions(sandbox: RunningSandb
 
 
 def test_watch_ends_when_its_client_disconnects(sandbox: RunningSandbox) -> None:
-    server = sandbox.serving._server
+    server = sandbox.serving.handler
     with sandbox.api.watch(LEASES):
         wait(lambda: len(server._watches) == 1)
     wait(lambda: not server._watches)

@@ -16,7 +16,7 @@ from zoneward.sample import cluster
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.kubectl_tables import table
 from zoneward.sandbox.server.persistence import NAMESPACES, load_objects, new_registry, save_objects
-from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
+from zoneward.sandbox.server.resource_registry import DeleteOptions, Registry, Write
 from zoneward.sandbox.server.status_errors import StatusError
 
 Object = dict[str, Any]
@@ -169,7 +169,7 @@ def everything(registry: Registry, kind: Kind, namespace: str, name: str) -> lis
         lambda: registry.update(kind, namespace, name, labelled, ME),
         lambda: kind.has_status and registry.update(kind, namespace, name, labelled, STATUS),
         lambda: table(kind, [registry.get(kind, namespace, name)], metadata={}, include="None", now=registry.now),
-        lambda: registry.delete(kind, namespace, name, Deletion(is_dry_run=True)),
+        lambda: registry.delete(kind, namespace, name, DeleteOptions(dry_run=["All"])),
     ]
 
 
@@ -184,4 +184,4 @@ def test_terminating_pod_from_a_snapshot_survives_an_update() -> None:
     registry = filled(dumped(pod))
     pods = registry.kinds["pods"]
     assert not registry.update(pods, "default", "cart", labelled, STATUS).is_gone
-    assert registry.delete(pods, "default", "cart", Deletion(grace=0)).is_gone
+    assert registry.delete(pods, "default", "cart", DeleteOptions(grace_period_seconds=0)).is_gone

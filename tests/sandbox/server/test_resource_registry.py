@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.resource_registry import Deletion, Write
+from zoneward.sandbox.server.resource_registry import DeleteOptions, Write
 from zoneward.sandbox.server.schema import decode
+from zoneward.sandbox.server.service_kind import ServiceKind
 from zoneward.sandbox.server.status_errors import StatusError
-from zoneward.sandbox.server.strategies.service_strategy import ServiceStrategy
 
 Object = dict[str, Any]
 
@@ -36,10 +36,9 @@ class Services:
         return self.registry.restore(self.kind, {"metadata": {"name": name}, "spec": spec})
 
     def taken(self) -> tuple[set[str], set[int]]:
-        strategy = self.registry.kinds["services"].strategy
-        assert isinstance(strategy, ServiceStrategy)
-        ports = {value for value in strategy._taken if isinstance(value, int)}
-        return {str(value) for value in strategy._taken - ports}, ports
+        assert isinstance(self.kind, ServiceKind)
+        ports = {value for value in self.kind._taken if isinstance(value, int)}
+        return {str(value) for value in self.kind._taken - ports}, ports
 
     def held(self) -> tuple[set[str], set[int]]:
         """By all that is stored."""
@@ -89,7 +88,7 @@ def one_write(services: Services, chance: random.Random) -> None:
             held = {"finalizers": [] if chance.random() < 0.5 else ["zoneward.example/held"]}
             registry.update(kind, "default", name, lambda old: old | {"metadata": old["metadata"] | held}, write)
         case "delete":
-            registry.delete(kind, "default", name, Deletion(is_dry_run=write.is_dry_run))
+            registry.delete(kind, "default", name, DeleteOptions(dry_run=["All"] if write.is_dry_run else None))
 
 
 def decoded(obj: Object, kind: Any) -> Object:
@@ -119,7 +118,7 @@ def test_allocated_values_are_released_after_a_failure(monkeypatch: pytest.Monke
     version, taken = services.registry.store.version, services.taken()
     with pytest.raises(LookupError):
         services.registry.update(services.kind, "default", "kubernetes", fails, Write())
-    monkeypatch.setattr(ServiceStrategy, "validate_create", fails)
+    monkeypatch.setattr(ServiceKind, "validate_create", fails)
     with pytest.raises(LookupError):
         services.create({"type": "NodePort", "ports": [{"port": 80}]})
     assert (services.registry.store.version, services.taken()) == (version, taken)

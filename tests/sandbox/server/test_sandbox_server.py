@@ -10,11 +10,12 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
+from tests.sandbox.server.local_client import LocalClient
 
 from zoneward.sandbox.server import versioned_store as stores
 from zoneward.sandbox.server.list_watch import list_options, watch
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.resource_registry import LocalClient, Registry
+from zoneward.sandbox.server.resource_registry import Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
 
 Object = dict[str, Any]

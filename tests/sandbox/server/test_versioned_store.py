@@ -8,16 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zoneward.sandbox.server import versioned_store
-from zoneward.sandbox.server.kinds import Kind, Strategy
+from zoneward.sandbox.server.kinds import Kind, same_names
 from zoneward.sandbox.server.versioned_store import Forgotten, Key, StoredChange, VersionedStore
 
-KIND = Kind(
-    "Thing",
-    "things",
-    Strategy(),
-    selectable={"spec.color": "spec.color"},
-)
-OTHER = Kind("Other", "others", Strategy())
+
+class ThingKind(Kind):
+    kind, plural = "Thing", "things"
+    selectable = same_names("spec.color")
+
+
+class OtherKind(Kind):
+    kind, plural = "Other", "others"
+
+
+KIND, OTHER = ThingKind(), OtherKind()
 KEYS: list[Key] = [(namespace, name) for namespace in ("a", "a-b", "b") for name in ("x", "y", "z")]
 
 

@@ -11,8 +11,8 @@ from zoneward.sandbox.play.played_cluster import PlayedCluster
 from zoneward.sandbox.play.timeline import Action, Create, Delete, Key, Patch
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.patches import strategic_merge_patch
-from zoneward.sandbox.server.resource_registry import LocalClient, Registry
-from zoneward.sandbox.server.schema import type_of
+from zoneward.sandbox.server.resource_registry import DeleteOptions, Registry, Write
+from zoneward.sandbox.server.schema import decode, type_of
 from zoneward.sandbox.server.status_errors import StatusError
 from zoneward.sandbox.server.versioned_store import StoredChange
 
@@ -78,16 +78,18 @@ class _ActionRunner:
             self.on_line(action)
             return
         kind_name, namespace, name = action.key
-        client, kind = LocalClient(self.registry), self.registry.kinds[_resource_of(kind_name)]
+        kind = self.registry.kinds[_resource_of(kind_name)]
         try:
             match action:
                 case Create(obj=obj):
-                    client.create(kind, namespace, obj)
+                    self.registry.create(kind, namespace, decode(obj, kind)[0])
                 case Patch(patch=patch):
-                    write = client.patch_status if "status" in patch else client.update
-                    write(kind, namespace, name, lambda old: strategic_merge_patch(old, patch, type_of(kind)))
+                    write = Write(subresource="status" if "status" in patch else "")
+                    self.registry.update(
+                        kind, namespace, name, lambda old: strategic_merge_patch(old, patch, type_of(kind)), write
+                    )
                 case Delete(grace=grace):
-                    client.delete(kind, namespace, name, grace=grace)
+                    self.registry.delete(kind, namespace, name, DeleteOptions(grace_period_seconds=grace))
         except StatusError as refusal:
             self._refused(action, refusal)
 

@@ -3,14 +3,14 @@
 import re
 from collections.abc import Iterator
 from math import ceil
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import Meta, Struct, field
 
 from zoneward.kube.formats import in_milli, parse_quantity
-from zoneward.kube.input_error import InputError, invalid_document, show
-from zoneward.kube.names import DOMAIN
+from zoneward.kube.input_error import InputError, show
+from zoneward.kube.schema import field_mismatch
 from zoneward.kube.settings import parse_duration
 from zoneward.sandbox.durations import parse_span
 
@@ -29,10 +29,18 @@ else:
     # `_parse` creates these for msgspec. An interval is above 0.
     Seconds, Interval = type("Seconds", (float,), {}), type("Interval", (float,), {})
     MilliCpu, SpanText = type("MilliCpu", (int,), {}), type("SpanText", (str,), {})
-_Name = Annotated[str, Meta(pattern="^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$")]
-_Zone = Annotated[str, Meta(pattern="^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$")]
+_Name = Annotated[
+    str,
+    Meta(
+        pattern="^[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?$",
+        description="a name of at most 40 characters: small letters, digits and dashes between them",
+    ),
+]
+_Zone = Annotated[
+    str, Meta(pattern="^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$", description="a zone, as the value of a label")
+]
 _Replicas = Annotated[int, Meta(ge=0, le=MAX_REPLICAS)]
-_Percent = Annotated[str, Meta(pattern="^[0-9]{1,3}%$")]
+_Percent = Annotated[str, Meta(pattern="^[0-9]{1,3}%$", description="a percentage such as 25%")]
 _TIME: Final = "a time such as 90s, 1m30s or 250ms"
 
 
@@ -49,9 +57,9 @@ def _parse(type_: Any, value: object) -> Any:
         longest = parse_span(text).most if type_ is SpanText else parse_duration(text)
     except ValueError as error:
         expected = {MilliCpu: "CPUs such as 4 or 250m", SpanText: str(error)}.get(type_, _TIME)
-        raise ValueError(f"Expected {expected}") from None
+        raise ValueError(f"expected {expected}, got {show(value)}") from None
     if longest > 10 * 365 * 86_400 or (not longest and type_ is not Seconds):
-        raise ValueError("Expected a time above 0 and of no more than ten years")
+        raise ValueError(f"expected a time above 0 and of no more than ten years, got {show(value)}")
     return type_(text if type_ is SpanText else longest)
 
 
@@ -111,7 +119,7 @@ class Workload(_Fields, frozen=True, kw_only=True):
     replicas: _Replicas = 1
     cpu: MilliCpu = 100
     """The request of a pod, in thousandths of a CPU."""
-    spread: Annotated[str, Meta(pattern="^(even|random)$")] = "even"
+    spread: Literal["even", "random"] = "even"
     rollout: RollingUpdate = RollingUpdate()
     startup: SpanText = "5s-10s"
     """From the creation of a pod until it is ready."""
@@ -142,46 +150,17 @@ class NodeSelection(_Fields, frozen=True, kw_only=True):
 
 
 class Scale(_Fields, frozen=True, kw_only=True):
-    """Set the replicas of a workload, and end its autoscaling."""
+    """Set the replicas of a workload: at once, or evenly within a time, as an autoscaler would."""
 
     workload: str
     replicas: _Replicas
+    over: Seconds = 0.0
 
 
 class RollOut(_Fields, frozen=True, kw_only=True):
     """Replace all pods, a few at a time."""
 
     workload: str
-
-
-class CurvePoint(_Fields, frozen=True, kw_only=True):
-    at: Seconds
-    replicas: _Replicas
-
-
-class Wave(_Fields, frozen=True, kw_only=True):
-    """A sine wave that starts at ``low``."""
-
-    low: _Replicas
-    high: _Replicas
-    period: Interval
-
-
-class Autoscale(_Fields, frozen=True, kw_only=True):
-    """Replicas follow a curve from the step on: straight lines between points, or an endless wave."""
-
-    workload: str
-    points: tuple[CurvePoint, ...] = ()
-    wave: Wave | None = None
-    noise: _Percent = "0%"
-    """Maximum random deviation."""
-    interval: Interval = field(name="each", default=30.0)
-
-    def __post_init__(self) -> None:
-        if bool(self.points) == (self.wave is not None):
-            raise ValueError("expected either points or wave")
-        if any(after.at <= before.at for before, after in zip(self.points, self.points[1:], strict=False)):
-            raise ValueError("expected points in the order of their times")
 
 
 class Flap(_Fields, frozen=True, kw_only=True):
@@ -204,7 +183,7 @@ class Outage(NodeSelection, frozen=True, kw_only=True):
     """Seconds from then until the pods are deleted and replaced (``tolerationSeconds`` of a pod)."""
 
 
-StepAction = Scale | RollOut | Autoscale | Flap | Outage | NodeGroup | NodeSelection
+StepAction = Scale | RollOut | Flap | Outage | NodeGroup | NodeSelection
 
 
 class Step(_Fields, frozen=True, kw_only=True):
@@ -215,7 +194,6 @@ class Step(_Fields, frozen=True, kw_only=True):
     """Repeat after this time."""
     scale: Scale | None = None
     rollout: RollOut | None = None
-    autoscale: Autoscale | None = None
     flap: Flap | None = None
     outage: Outage | None = None
     add_nodes: NodeGroup | None = None
@@ -231,15 +209,16 @@ class Step(_Fields, frozen=True, kw_only=True):
         return action
 
     def _actions(self) -> dict[str, StepAction]:
-        fields = {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("at", "every")}
-        return {name: action for name, action in fields.items() if action is not None}
+        names = zip(self.__struct_fields__, self.__struct_encode_fields__, strict=True)
+        fields = {written: getattr(self, name) for name, written in names if name not in ("at", "every")}
+        return {written: action for written, action in fields.items() if action is not None}
 
 
 class Play(_Fields, frozen=True, kw_only=True):
-    api_version: Annotated[str, Meta(pattern=f"^{DOMAIN}/v1alpha1$")]
-    kind: Annotated[str, Meta(pattern="^Play$")]
+    api_version: Literal["zoneward.dev/v1alpha1"]
+    kind: Literal["Play"]
     seed: Annotated[int, Meta(ge=0)] = 1
-    speed: Annotated[float, Meta(gt=0, le=100_000)] = 1
+    speed: Annotated[float, Meta(gt=0, le=100_000, description="a number above 0, at most 100000")] = 1
     """Seconds of the play per second."""
     nodes: tuple[NodeGroup, ...] = ()
     workloads: tuple[Workload, ...] = ()
@@ -267,7 +246,7 @@ def _play(source: str, document: object) -> Play:
     try:
         play = msgspec.convert(document, Play, dec_hook=_parse)
     except msgspec.ValidationError as error:
-        raise invalid_document(source, error) from None
+        raise InputError(source, str(field_mismatch(error, Play, document))) from None
     for path, expected, got in _problems(play):
         raise InputError(source, path, f"expected {expected}, got {got}")
     return play
@@ -286,7 +265,7 @@ def _problems(play: Play) -> Iterator[tuple[str, str, str]]:
         paths.add(workload.path)
     for index, step in enumerate(play.steps):
         path, action = f"steps[{index}]", step.action
-        if isinstance(action, Scale | RollOut | Autoscale | Flap) and action.workload not in paths:
+        if isinstance(action, Scale | RollOut | Flap) and action.workload not in paths:
             yield path, _one_of("workloads", paths), show(action.workload)
         if isinstance(action, NodeSelection):
             if action.zone and action.zone not in zones:

@@ -2,16 +2,12 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from itertools import pairwise
-from math import cos, pi
+from functools import partial
 from random import Random
 
 from zoneward.sandbox.durations import written
 from zoneward.sandbox.play.play_file import (
     MAX_NODES,
-    MAX_REPLICAS,
-    Autoscale,
-    CurvePoint,
     Flap,
     NodeGroup,
     NodeSelection,
@@ -108,49 +104,41 @@ class PlayedCluster:
     def _take(self, step: Step) -> None:
         report = self.timeline.report
         match step.action:
-            case Scale(workload=path, replicas=replicas):
-                report(f"{path} is scaled to {replicas}")
-                state = self._workloads.by_path[path]
-                state.curve += 1
-                state.replicas = replicas
-                self._workloads.reconcile(state)
+            case Scale() as scale:
+                self._scale(scale)
             case RollOut(workload=path):
                 report(f"{path} is rolled out")
                 self._workloads.roll_out(self._workloads.by_path[path])
-            case Autoscale() as curve:
-                report(f"{curve.workload} is autoscaled")
-                self._autoscale(curve)
             case Flap() as flap:
                 self._flap(flap)
             case Outage(duration=duration) as outage:
-                report(f"{outage}: silent {'for good' if duration is None else f'for {written(duration)}'}")
-                self._fail(self._selected(outage), outage)
+                silent = f"silent {'for good' if duration is None else f'for {written(duration)}'}"
+                self._fail(self._selected(outage, silent), outage)
             case NodeGroup() as group:
                 report(f"zone {group.zone} gets nodes: {group.count}")
                 self._add_nodes(group)
             case NodeSelection() as which:
-                report(f"{which}: drained and removed")
-                self._remove(self._selected(which))
+                self._remove(self._selected(which, "drained and removed"))
 
-    def _autoscale(self, curve: Autoscale) -> None:
-        state = self._workloads.by_path[curve.workload]
-        state.curve += 1
-        curve_number, start = state.curve, self.timeline.now
-        end = curve.points[-1].at if curve.points else None
+    def _scale(self, scale: Scale) -> None:
+        state = self._workloads.by_path[scale.workload]
+        state.scalings += 1
+        scaling, start = state.scalings, state.replicas
+        over = f" over {written(scale.over)}" if scale.over else ""
+        self.timeline.report(f"{scale.workload} is scaled to {scale.replicas}{over}")
 
-        def follow() -> None:
-            elapsed = self.timeline.now - start
-            if state.curve != curve_number:
-                return
-            replicas = replicas_at(curve, elapsed, self.timeline.chance)
-            if replicas != state.replicas:
-                self.timeline.report(f"{curve.workload}: {state.replicas} -> {replicas} pods")
+        def resize(replicas: int) -> None:
+            if state.scalings == scaling:
                 state.replicas = replicas
                 self._workloads.reconcile(state)
-            if end is None or elapsed < end:
-                self.timeline.after(curve.interval if end is None else min(curve.interval, end - elapsed), follow)
 
-        follow()
+        if not scale.over:
+            resize(scale.replicas)
+            return
+        change = abs(scale.replicas - start)
+        for pods in range(1, change + 1):
+            replicas = start + pods if scale.replicas > start else start - pods
+            self.timeline.after(scale.over * pods / change, partial(resize, replicas))
 
     def _flap(self, flap: Flap) -> None:
         state = self._workloads.by_path[flap.workload]
@@ -175,11 +163,15 @@ class PlayedCluster:
 
     # --- nodes --------------------------------------------------------------------------------------------------------
 
-    def _selected(self, which: NodeSelection) -> list[PlayedNode]:
+    def _selected(self, which: NodeSelection, fate: str) -> list[PlayedNode]:
+        """The nodes of a step; reports their ``fate``."""
         if which.nodes:
-            return [node for name in which.nodes if (node := self._nodes.get(name)) is not None and not node.is_leaving]
-        here = [node for node in self._nodes.values() if node.group.zone == which.zone and not node.is_leaving]
-        return here if which.count is None else here[::-1][: which.count]
+            chosen = [self._nodes[name] for name in which.nodes if name in self._nodes]
+        else:
+            chosen = [node for node in self._nodes.values() if node.group.zone == which.zone]
+        chosen = [node for node in chosen if not node.is_leaving]
+        self.timeline.report(f"{which}: {fate if chosen else 'there is none'}")
+        return chosen if which.count is None else chosen[::-1][: which.count]
 
     def _add_nodes(self, group: NodeGroup) -> None:
         """Add nodes up to `MAX_NODES` in all. Their numbers continue after those of the same prefix."""
@@ -271,22 +263,3 @@ class PlayedCluster:
             end(pod)
         for state in states:
             self._workloads.reconcile(state)
-
-
-def replicas_at(curve: Autoscale, elapsed: float, chance: Random) -> int:
-    """Replicas at a time of the curve, in seconds from its start. It always draws one random number."""
-    if curve.wave is not None:
-        low, high = curve.wave.low, curve.wave.high
-        exact = low + (high - low) * (1 - cos(2 * pi * elapsed / curve.wave.period)) / 2
-    else:
-        exact = _between(curve.points, elapsed)
-    noisy = exact * (1 + int(curve.noise[:-1]) / 100 * chance.uniform(-1, 1))
-    return min(MAX_REPLICAS, max(0, round(noisy)))
-
-
-def _between(points: tuple[CurvePoint, ...], elapsed: float) -> float:
-    for before, after in pairwise(points):
-        if before.at <= elapsed < after.at:
-            part = (elapsed - before.at) / (after.at - before.at)
-            return before.replicas + (after.replicas - before.replicas) * part
-    return points[0 if elapsed < points[0].at else -1].replicas

@@ -26,8 +26,8 @@ class PlayedWorkload:
     def __init__(self, workload: Workload, *, template: str) -> None:
         self.workload, self.template, self.replicas = workload, template, workload.replicas
         self.pods: dict[str, PlayedPod] = {}
-        self.curve = 0
-        """Incremented by each scaling step, which ends an earlier curve."""
+        self.scalings = 0
+        """Incremented by each scaling step, which ends an earlier one."""
         self.lacks_room = False
 
     def live(self) -> list[PlayedPod]:

@@ -1,19 +1,13 @@
 """All kinds of the sandbox, and the discovery documents that describe them to clients."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
-from zoneward.sandbox.server.kinds import Kind, Object, ServerGates, Strategy
-from zoneward.sandbox.server.strategies import cluster_strategies as cluster
-from zoneward.sandbox.server.strategies import event_strategies as event
-from zoneward.sandbox.server.strategies.endpoint_strategies import EndpointSliceStrategy, EndpointsStrategy
-from zoneward.sandbox.server.strategies.service_strategy import ServiceStrategy
-
-_Options = dict[str, Any]
-_PUT: Final[_Options] = {"is_created_by_update": True}
-_STATUS: Final[_Options] = {"has_status": True}
-_ALL: Final[_Options] = {"categories": ("all",)}
-
+from zoneward.sandbox.server.cluster_kinds import LeaseKind, NamespaceKind, NodeKind, PodKind
+from zoneward.sandbox.server.endpoint_kinds import EndpointsKind, EndpointSliceKind
+from zoneward.sandbox.server.event_kinds import EventKind, NewerEventKind
+from zoneward.sandbox.server.kinds import Kind, Object, ServerGates
+from zoneward.sandbox.server.service_kind import ServiceKind
 
 GATES: Final = {
     "TopologyAwareHints": "topology_aware_hints",
@@ -39,40 +33,20 @@ def parse_gates(texts: Iterable[str]) -> ServerGates:
     return ServerGates(**gates)
 
 
-def _core(kind: str, plural: str, strategy: Strategy, short_name: str, *fields: str, **options: Any) -> Kind:
-    """A kind of the core group; ``fields`` are valid in field selectors."""
-    selectable = dict(zip(fields, fields, strict=True))
-    return Kind(kind, plural, strategy, short_names=(short_name,), **{"selectable": selectable} | options)
-
-
 def kinds(gates: ServerGates | None = None) -> tuple[Kind, ...]:
-    """New kinds on each call: the strategy of Services has the state of allocated addresses and ports."""
+    """New kinds on each call: that of Services has the state of allocated addresses and ports."""
     gates = gates or ServerGates()
-    deprecated = {"warning": "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"}
-    events = _core("Event", "events", event.EventStrategy(), "ev", selectable=event.SELECTABLE, **_PUT)
-    services, slices = ServiceStrategy(gates), EndpointSliceStrategy(gates)
-    pod_fields = ("spec.nodeName", "status.phase", "status.podIP")
-    service_fields = ("spec.clusterIP", "spec.type")
+    events = EventKind()
     return (
-        _core("Namespace", "namespaces", cluster.NamespaceStrategy(), "ns", "status.phase", **_STATUS),
-        _core("Node", "nodes", cluster.NodeStrategy(), "no", "spec.unschedulable", **_STATUS),
-        _core("Pod", "pods", cluster.PodStrategy(), "po", *pod_fields, **_STATUS, **_ALL),
-        _core("Service", "services", services, "svc", *service_fields, **_STATUS, **_ALL, **_PUT),
-        Kind("EndpointSlice", "endpointslices", slices, group="discovery.k8s.io"),
-        _core("Endpoints", "endpoints", EndpointsStrategy(), "ep", **_PUT, **deprecated),
-        Kind("Lease", "leases", cluster.LeaseStrategy(), group="coordination.k8s.io", needs_version=True, **_PUT),
+        NamespaceKind(),
+        NodeKind(),
+        PodKind(),
+        ServiceKind(gates),
+        EndpointSliceKind(gates),
+        EndpointsKind(),
+        LeaseKind(),
         events,
-        Kind(
-            *("Event", "events", event.NewerEventStrategy()),
-            group="events.k8s.io",
-            struct="NewerEvent",
-            short_names=("ev",),
-            selectable=event.NEWER_SELECTABLE,
-            stored_as=events,
-            to_stored=event.to_stored,
-            from_stored=event.to_newer,
-            **_PUT,
-        ),
+        NewerEventKind(events),
     )
 
 

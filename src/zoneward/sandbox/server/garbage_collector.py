@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from zoneward.sandbox.server.kinds import Kind, Object
-from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
+from zoneward.sandbox.server.resource_registry import DeleteOptions, Preconditions, Registry, Write
 from zoneward.sandbox.server.status_errors import StatusError
 from zoneward.sandbox.server.versioned_store import Key, Record, StoredChange
 
@@ -78,10 +78,10 @@ class GarbageCollector:
         owners = metadata.get("ownerReferences") or ()
         left = [owner for owner in owners if self._exists(owner, key[0])]
         if owners and not left:
-            self._registry.delete(kind, *key, Deletion(uid=metadata["uid"]))
+            self._registry.delete(kind, *key, DeleteOptions(preconditions=Preconditions(uid=metadata["uid"])))
         elif len(left) < len(owners):
             changed = metadata | {"ownerReferences": left}
-            self._registry.update(kind, *key, lambda old: old | {"metadata": changed}, Write())
+            self._registry.update(kind, *key, lambda old: old | {"metadata": changed})
 
     def _exists(self, owner: Object, namespace: str) -> bool:
         kinds = self._registry.kinds.values()
@@ -98,7 +98,7 @@ class GarbageCollector:
                 continue
             for key, record in list(self._registry.store.records(kind, namespace=namespace)):
                 if not record.is_ending:
-                    self._registry.delete(kind, *key, Deletion())
+                    self._registry.delete(kind, *key)
             left |= next(self._registry.store.records(kind, namespace=namespace), None) is not None
         if not left:
             finalize = Write(subresource="finalize")
@@ -121,8 +121,9 @@ class PodTerminator:
     def end_pods(self) -> None:
         while self._waiting and self._waiting[0][0] <= self._registry.now:
             _, (namespace, name), uid = heappop(self._waiting)
+            options = DeleteOptions(grace_period_seconds=0, preconditions=Preconditions(uid=uid))
             try:
-                self._registry.delete(self._pods, namespace, name, Deletion(grace=0, uid=uid))
+                self._registry.delete(self._pods, namespace, name, options)
             except StatusError as refusal:
                 # It is gone, or another one has its name.
                 if refusal.code not in (404, 409):

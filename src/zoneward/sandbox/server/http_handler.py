@@ -15,7 +15,6 @@ from aiohttp import ClientPayloadError, web
 from zoneward.sandbox.server import catalog, requests
 from zoneward.sandbox.server import kubectl_tables as tables
 from zoneward.sandbox.server import status_errors as errors
-from zoneward.sandbox.server.faults import FaultInjector
 from zoneward.sandbox.server.kinds import Kind, Object
 from zoneward.sandbox.server.list_watch import BOOKMARKS, error_line, is_true, list_objects, list_options, watch
 from zoneward.sandbox.server.patches import MERGE_PATCH, STRATEGIC_PATCH, patch_object
@@ -41,14 +40,13 @@ class ApiHandler:
         registry: Registry,
         *,
         token: str,
-        faults: FaultInjector | None = None,
         bookmarks: float = BOOKMARKS,
     ) -> None:
         self._registry, self._store = registry, registry.store
         self._kinds: Sequence[Kind] = tuple(registry.kinds.values())
         self._routes = ResourcePaths(self._kinds)
         self._token, self._bearer = token.encode(), f"Bearer {token}".encode()
-        self._faults, self._bookmarks = faults, bookmarks
+        self._bookmarks = bookmarks
         self._watches: set[asyncio.Task[Any]] = set()
         self._is_ending = False
 
@@ -63,7 +61,7 @@ class ApiHandler:
                 _bytes(request.headers.get("Authorization", "")), self._bearer
             ):
                 raise StatusError(401, "Unauthorized", "Unauthorized")
-            return await self._answer_with_faults(request, path)
+            return await self._answer_path(request, path)
         except StatusError as refusal:
             return _refused(refusal)
         except web.RequestPayloadError as error:
@@ -86,23 +84,9 @@ class ApiHandler:
         if self._watches:
             await asyncio.wait(self._watches, timeout=within)
 
-    async def _answer_with_faults(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
+    async def _answer_path(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         if path in _HEALTH:
             return web.Response(text="ok")
-        if self._faults is None:
-            return await self._answer_path(request, path)
-        latency, fault = self._faults.on_request(request.method)
-        if latency:
-            await asyncio.sleep(latency)
-        if fault is not None and fault.refusal is not None:
-            raise fault.refusal
-        answer = await self._answer_path(request, path)
-        if fault is not None and request.transport is not None:
-            # Its answer is lost.
-            request.transport.abort()
-        return answer
-
-    async def _answer_path(self, request: web.BaseRequest, path: str) -> web.StreamResponse:
         route = self._routes.route(path)
         if route is None:
             return self._discover(request, path.rstrip("/"))
@@ -229,11 +213,11 @@ class ApiHandler:
 
     async def _delete(self, request: web.BaseRequest, route: ResourcePath, shape: Shape) -> web.Response:
         kind = route.kind
-        deletion = requests.deletion_options(
+        options = requests.deletion_options(
             request.query, await requests.read_body(request), requests.content_type_of(request)
         )
         if route.name:
-            done = self._registry.delete(kind, route.namespace, route.name, deletion)
+            done = self._registry.delete(kind, route.namespace, route.name, options)
             if done.is_gone:
                 details = errors.details_of(kind, route.name) | {"uid": done.object["metadata"]["uid"]}
                 success = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
@@ -241,10 +225,10 @@ class ApiHandler:
             return self._answer_write(request, kind, done, shape)
         if (kind.is_namespaced and not route.namespace) or kind.plural == "namespaces":
             raise errors.not_allowed()
-        options = list_options(kind, request.query, namespace=route.namespace)
-        page = list_objects(self._store, kind.stored, options)
+        selected = list_options(kind, request.query, namespace=route.namespace)
+        page = list_objects(self._store, kind.stored, selected)
         for (namespace, name), _ in page.records:
-            self._registry.delete(kind, namespace, name, deletion)
+            self._registry.delete(kind, namespace, name, options)
         return self._answer_list(request, kind, page.records, page.metadata(), shape)
 
     # --- answers ------------------------------------------------------------------------------------------------------

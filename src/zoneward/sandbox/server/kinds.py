@@ -1,7 +1,7 @@
-"""Names and strategy of a kind, and rules for metadata. ``catalog`` has all kinds."""
+"""What a kind of object is, and rules for metadata. ``catalog`` has all kinds."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -39,17 +39,45 @@ class ServerGates:
     service_traffic_distribution: bool = True
 
 
+def same_names(*fields: str) -> Mapping[str, str]:
+    """Field selectors that are the paths of the fields."""
+    return {field: field for field in fields}
+
+
 FindObject = Callable[[str, str, str], Object | None]
 """Another object of the core group, by its plural, namespace and name; callers must not change it."""
 
 
-class Strategy:
-    """Defaults and validates objects of a kind, like the strategies in kube-apiserver's registries.
+class Kind:
+    """A kind of object: its names, its defaults and its validation, as in a strategy of kube-apiserver's registries.
 
     All methods get complete objects that match the schema. Those that return None change ``new`` in place. ``new`` may
     share nested values with ``old``: copy these before changing them.
     """
 
+    kind: str
+    plural: str
+    group: str = ""
+    """Empty for the core group."""
+    version: str = "v1"
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    struct: str = ""
+    """The name of its fields in ``schema.json``; empty: its own."""
+    has_status: bool = False
+    """Whether it has the status subresource."""
+    selectable: Mapping[str, str] = {}
+    """The names that field selectors may use, and the paths that they mean in a stored object; besides
+    ``metadata.name`` and ``metadata.namespace``.
+    """
+    is_created_by_update: bool = False
+    """Whether PUT creates an object that does not exist."""
+    needs_version: bool = False
+    """Whether an update has to say which version it replaces."""
+    warning: str = ""
+    """What each answer about the kind warns of."""
+    stored_as: "Kind | None" = None
+    """Another version of the kind, in which its objects are stored."""
     name_problems: Callable[[str], Iterable[str]] = staticmethod(subdomain_problems)
     """The rule for names of the kind."""
     is_namespaced: bool = True
@@ -110,6 +138,31 @@ class Strategy:
         """Whether something delays the deletion of an object."""
         return bool(obj["metadata"].get("finalizers"))
 
+    def to_stored(self, obj: Object) -> Object:
+        return obj
+
+    def from_stored(self, obj: Object) -> Object:
+        return obj
+
+    @property
+    def stored(self) -> "Kind":
+        return self.stored_as or self
+
+    @property
+    def api(self) -> str:
+        """``v1``, ``discovery.k8s.io/v1``: the ``apiVersion`` of its objects."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def resource(self) -> str:
+        """``services``, ``endpointslices.discovery.k8s.io``: as messages name it."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def qualified(self) -> str:
+        """``Service``, ``EndpointSlice.discovery.k8s.io``."""
+        return f"{self.kind}.{self.group}" if self.group else self.kind
+
 
 # --- metadata (upstream's ``k8s.io/apimachinery``, v1.37), except finalizers ------------------------------------------
 
@@ -145,62 +198,3 @@ def port_errors(port: Object, field: str, *, needs_name: bool) -> Iterator[Field
 def port_range_errors(port: int, field: str) -> Iterator[FieldError]:
     if not 1 <= port <= 65535:
         yield from invalid(field, port, ["must be between 1 and 65535, inclusive"])
-
-
-# --- kinds ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """A kind of object, and where the server has it."""
-
-    kind: str
-    plural: str
-    strategy: Strategy
-    _: KW_ONLY
-    group: str = ""
-    """Empty for the core group."""
-    version: str = "v1"
-    short_names: tuple[str, ...] = ()
-    categories: tuple[str, ...] = ()
-    has_status: bool = False
-    """Whether it has the status subresource."""
-    selectable: Mapping[str, str] = field(default_factory=dict)
-    """The names that field selectors may use, and the paths that they mean in a stored object; besides
-    ``metadata.name`` and ``metadata.namespace``.
-    """
-    is_created_by_update: bool = False
-    """Whether PUT creates an object that does not exist."""
-    needs_version: bool = False
-    """Whether an update has to say which version it replaces."""
-    warning: str = ""
-    """What each answer about the kind warns of."""
-    struct: str = ""
-    """The name of its fields in ``schema.json``; empty: its own."""
-    stored_as: "Kind | None" = None
-    """Another version of the kind, in which its objects are stored."""
-    to_stored: Callable[[Object], Object] = lambda obj: obj
-    from_stored: Callable[[Object], Object] = lambda obj: obj
-
-    @property
-    def is_namespaced(self) -> bool:
-        return self.strategy.is_namespaced
-
-    @property
-    def stored(self) -> "Kind":
-        return self.stored_as or self
-
-    @property
-    def api(self) -> str:
-        """``v1``, ``discovery.k8s.io/v1``: the ``apiVersion`` of its objects."""
-        return f"{self.group}/{self.version}" if self.group else self.version
-
-    @property
-    def resource(self) -> str:
-        """``services``, ``endpointslices.discovery.k8s.io``: as messages name it."""
-        return f"{self.plural}.{self.group}" if self.group else self.plural
-
-    @property
-    def qualified(self) -> str:
-        """``Service``, ``EndpointSlice.discovery.k8s.io``."""
-        return f"{self.kind}.{self.group}" if self.group else self.kind

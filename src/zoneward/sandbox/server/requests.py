@@ -9,7 +9,7 @@ from aiohttp import web
 
 from zoneward.sandbox.server.kinds import Kind, Object
 from zoneward.sandbox.server.list_watch import parse_number
-from zoneward.sandbox.server.resource_registry import Deletion
+from zoneward.sandbox.server.resource_registry import DeleteOptions
 from zoneward.sandbox.server.schema import Validation, decode
 from zoneward.sandbox.server.status_errors import StatusError, bad_request, unsupported
 
@@ -158,38 +158,19 @@ def _protobuf_fields(message: bytes) -> Iterator[tuple[int, bytes]]:
 # --- options ----------------------------------------------------------------------------------------------------------
 
 
-class _Preconditions(msgspec.Struct, rename="camel"):
-    uid: str | None = None
-    resource_version: str | None = None
-
-
-class _DeleteOptions(msgspec.Struct, rename="camel"):
-    grace_period_seconds: int | None = None
-    preconditions: _Preconditions | None = None
-    orphan_dependents: bool | None = None
-    propagation_policy: str | None = None
-    dry_run: list[str] | None = None
-
-
-def deletion_options(query: Mapping[str, str], body: bytes, content_type: str) -> Deletion:
+def deletion_options(query: Mapping[str, str], body: bytes, content_type: str) -> DeleteOptions:
     """From the body, or from the query without one. Raises StatusError."""
     grace = query.get("gracePeriodSeconds")
-    options = _DeleteOptions(
+    options = DeleteOptions(
         grace_period_seconds=parse_number(grace) if grace else None,
         propagation_policy=query.get("propagationPolicy"),
         dry_run=[query["dryRun"]] if query.get("dryRun") else None,
     )
     if body.strip():
         try:
-            options = msgspec.convert(_decode_value(body, content_type) or {}, _DeleteOptions)
+            options = msgspec.convert(_decode_value(body, content_type) or {}, DeleteOptions)
         except msgspec.ValidationError as error:
             raise bad_request(f"the body is no DeleteOptions: {error}") from None
     if options.orphan_dependents or options.propagation_policy not in (None, "", "Background"):
         raise unsupported(422, "Invalid", "deletion in the foreground and orphans", "delete in the background")
-    preconditions = options.preconditions or _Preconditions()
-    return Deletion(
-        grace=options.grace_period_seconds,
-        uid=preconditions.uid,
-        version=preconditions.resource_version,
-        is_dry_run=bool(options.dry_run),
-    )
+    return options

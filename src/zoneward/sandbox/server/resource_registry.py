@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 from uuid import UUID
 
+import msgspec
+
 from zoneward.kube.validation import FieldError
 from zoneward.sandbox.server import status_errors as errors
 from zoneward.sandbox.server.kinds import Kind, Object, changed_metadata_errors
@@ -29,7 +31,7 @@ class Write:
     """Options of an update."""
 
     subresource: str = ""
-    """``finalize``: the collector takes the finalizer of a namespace away; strategies are not asked."""
+    """``finalize``: the collector takes the finalizer of a namespace away; the kind is not asked."""
     is_patch: bool = False
     """The new object comes from the old one: another UID is an error, not a precondition."""
     is_dry_run: bool = False
@@ -46,14 +48,25 @@ class WriteResult:
     """The record of a stored object."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Deletion:
-    """Options of a deletion. ``grace`` is in seconds, None means the object's own."""
+class Preconditions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """What an object must have to be deleted."""
 
-    grace: int | None = None
     uid: str | None = None
-    version: str | None = None
-    is_dry_run: bool = False
+    resource_version: str | None = None
+
+
+class DeleteOptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """As in ``k8s.io/apimachinery``."""
+
+    grace_period_seconds: int | None = None
+    """None: the object's own."""
+    preconditions: Preconditions | None = None
+    orphan_dependents: bool | None = None
+    propagation_policy: str | None = None
+    dry_run: list[str] | None = None
+
+
+DEFAULT_DELETION: Final = DeleteOptions()
 
 
 class Registry:
@@ -104,14 +117,14 @@ class Registry:
         for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             metadata.pop(name, None)
         metadata |= {"uid": self._new_uid(), "creationTimestamp": as_time(self.now)}
-        if kind.strategy.has_generation:
+        if kind.has_generation:
             metadata["generation"] = 1
-        kind.strategy.default(new)
-        new, strategy = kind.to_stored(new), kind.strategy
+        kind.default(new)
+        new = kind.to_stored(new)
         # Upstream allocates addresses first, and reports no other errors if that fails.
-        _raise_errors(kind, new, strategy.allocate(new, None))
-        strategy.prepare_create(new, self.find)
-        _raise_errors(kind, new, [*strategy.metadata_errors(new), *strategy.validate_create(new)])
+        _raise_errors(kind, new, kind.allocate(new, None))
+        kind.prepare_create(new, self.find)
+        _raise_errors(kind, new, [*kind.metadata_errors(new), *kind.validate_create(new)])
         key = (namespace, new["metadata"]["name"])
         # As upstream, validate an object before looking up its name.
         if (existing := self.store.get(kind.stored, key)) is not None:
@@ -129,35 +142,35 @@ class Registry:
         _set_namespace(kind, namespace, metadata)
         metadata.setdefault("uid", self._new_uid())
         metadata.setdefault("creationTimestamp", as_time(self.now))
-        if kind.strategy.has_generation:
+        if kind.has_generation:
             metadata.setdefault("generation", 1)
-        kind.strategy.default(new)
-        if "deletionTimestamp" in metadata and (grace := kind.strategy.grace(new, None)):
+        kind.default(new)
+        if "deletionTimestamp" in metadata and (grace := kind.grace(new, None)):
             # Snapshots have no grace period; without one the next update would delete the object.
             metadata.setdefault("deletionGracePeriodSeconds", grace)
         new, kind = kind.to_stored(new), kind.stored
         # Snapshots have only the fields that Zoneward reads: validate only metadata.
-        _raise_errors(kind, new, kind.strategy.metadata_errors(new))
+        _raise_errors(kind, new, kind.metadata_errors(new))
         if not metadata.get("name"):
             # Names are generated for new objects only.
             raise errors.invalid(kind, "", [FieldError("FieldValueRequired", "metadata.name", "Required value")])
         key = (namespace, metadata["name"])
         record = self.store.get(kind, key)
         old = None if record is None else record.object()
-        _raise_errors(kind, new, kind.strategy.restore(new, old))
+        _raise_errors(kind, new, kind.restore(new, old))
         self._put(kind, key, new, old)
         return new
 
     # --- changing -----------------------------------------------------------------------------------------------------
 
     def update(
-        self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object], write: Write
+        self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object], write: Write = Write()
     ) -> WriteResult:
         """Replace an object by the result of ``change``, in the version of ``kind``.
 
         ``change`` must not modify its argument. Raises StatusError, and the errors of ``change``.
         """
-        record, strategy = self.record(kind, namespace, name), kind.strategy
+        record = self.record(kind, namespace, name)
         stored = record.object()
         old = kind.from_stored(stored)
         new, before = dict(change(old)), old["metadata"]
@@ -167,34 +180,34 @@ class Registry:
         _set_namespace(kind, namespace, metadata)
         _check_version(kind, metadata, record, name, is_patch=write.is_patch)
         metadata |= {field: before[field] for field in _FIXED if field in before}
-        if strategy.has_generation:
+        if kind.has_generation:
             metadata["generation"] = before["generation"]
         metadata["uid"] = metadata.get("uid") or record.uid
         if "deletionGracePeriodSeconds" in before:
             metadata.setdefault("deletionGracePeriodSeconds", before["deletionGracePeriodSeconds"])
-        strategy.default(new, old)
+        kind.default(new, old)
         return self._store_update(kind, (namespace, name), kind.to_stored(new), stored, write)
 
     def _store_update(self, kind: Kind, key: Key, new: Object, old: Object, write: Write) -> WriteResult:
-        strategy, version = kind.strategy, old["metadata"]["resourceVersion"]
+        version = old["metadata"]["resourceVersion"]
         if not write.subresource:
-            _raise_errors(kind, new, strategy.allocate(new, old))
+            _raise_errors(kind, new, kind.allocate(new, old))
         wrong: Iterable[FieldError] = ()
         if write.subresource == "status":
             new["spec"] = old["spec"]
-            wrong = strategy.validate_status(new)
+            wrong = kind.validate_status(new)
         elif not write.subresource:
-            strategy.prepare_update(new, old, self.find)
-            if strategy.is_new_generation(new, old):
+            kind.prepare_update(new, old, self.find)
+            if kind.is_new_generation(new, old):
                 new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
-            wrong = strategy.validate_update(new, old)
+            wrong = kind.validate_update(new, old)
         new["metadata"]["resourceVersion"] = version
         _raise_errors(kind, new, [*changed_metadata_errors(new, old), *wrong])
         if new == old or write.is_dry_run:
             return WriteResult(new)
         metadata = new["metadata"]
         is_ending = "deletionTimestamp" in metadata and not metadata.get("deletionGracePeriodSeconds")
-        if is_ending and not strategy.holds(new):
+        if is_ending and not kind.holds(new):
             # The last finalizer is gone. The answer has the version before the deletion.
             self._delete(kind, key, new, old)
             return WriteResult(new | {"metadata": metadata | {"resourceVersion": version}}, is_gone=True)
@@ -202,40 +215,40 @@ class Registry:
 
     # --- deleting -----------------------------------------------------------------------------------------------------
 
-    def delete(self, kind: Kind, namespace: str, name: str, deletion: Deletion) -> WriteResult:
+    def delete(self, kind: Kind, namespace: str, name: str, options: DeleteOptions = DEFAULT_DELETION) -> WriteResult:
         """Delete an object at once, or after its finalizers, grace period and content. Raises StatusError."""
-        record, strategy, key = self.record(kind, namespace, name), kind.strategy, (namespace, name)
-        _check_preconditions(kind, name, record, deletion)
-        if name in strategy.protected:
+        record, key = self.record(kind, namespace, name), (namespace, name)
+        _check_preconditions(kind, name, record, options.preconditions or Preconditions())
+        if name in kind.protected:
             raise errors.forbidden(kind, name, f"this {kind.kind.lower()} may not be deleted")
         old = record.object()
         metadata = dict(old["metadata"])
         new = old | {"metadata": metadata}
-        grace = strategy.grace(old, deletion.grace)
-        is_waiting = bool(grace) or strategy.holds(old)
+        grace = kind.grace(old, options.grace_period_seconds)
+        is_waiting = bool(grace) or kind.holds(old)
         is_news = "deletionTimestamp" not in metadata or grace < metadata.get("deletionGracePeriodSeconds", 0)
-        if (is_news and is_waiting) or (strategy.is_graceful and not is_waiting):
+        if (is_news and is_waiting) or (kind.is_graceful and not is_waiting):
             if "generation" in metadata and "deletionTimestamp" not in metadata:
                 metadata["generation"] += 1
             end = as_time(self.now + timedelta(seconds=grace))
             metadata |= {"deletionTimestamp": end, "deletionGracePeriodSeconds": grace}
-            strategy.begin_to_end(new)
+            kind.begin_to_end(new)
         if not is_waiting:
-            if not deletion.is_dry_run:
+            if not options.dry_run:
                 self._delete(kind, key, new, old)
             return WriteResult(new, is_gone=True)
-        if new != old and not deletion.is_dry_run:
+        if new != old and not options.dry_run:
             self._put(kind, key, new, old)
         return WriteResult(new)
 
     # --- within -------------------------------------------------------------------------------------------------------
 
     def _put(self, kind: Kind, key: Key, new: Object, old: Object | None) -> Record:
-        kind.strategy.on_stored(new, old)
+        kind.on_stored(new, old)
         return self.store.put(kind.stored, key, new)
 
     def _delete(self, kind: Kind, key: Key, last: Object, old: Object) -> None:
-        kind.strategy.on_stored(None, old)
+        kind.on_stored(None, old)
         self.store.delete(kind.stored, key, last)
 
     def _check_namespace(self, kind: Kind, namespace: str, name: str) -> None:
@@ -280,11 +293,11 @@ def _set_namespace(kind: Kind, namespace: str, metadata: Object) -> None:
     metadata["namespace"] = namespace
 
 
-def _check_preconditions(kind: Kind, name: str, record: Record, deletion: Deletion) -> None:
+def _check_preconditions(kind: Kind, name: str, record: Record, preconditions: Preconditions) -> None:
     """Check UID and version of a deletion. Raises StatusError."""
     for word, wanted, has in (
-        ("UID", deletion.uid, record.uid),
-        ("ResourceVersion", deletion.version, str(record.version)),
+        ("UID", preconditions.uid, record.uid),
+        ("ResourceVersion", preconditions.resource_version, str(record.version)),
     ):
         if wanted not in (None, has):
             problem = f"the {word} in the precondition ({wanted}) does not match the {word} in record ({has})"
@@ -302,29 +315,3 @@ def _check_version(kind: Kind, metadata: Object, record: Record, name: str, *, i
     if not version and kind.needs_version:
         problem = "Invalid value: 0: must be specified for an update"
         raise errors.invalid(kind, name, [FieldError("FieldValueInvalid", "metadata.resourceVersion", problem)])
-
-
-# --- writers in this process ------------------------------------------------------------------------------------------
-
-
-class LocalClient:
-    """The API without HTTP, for writers in this process. All methods raise StatusError."""
-
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
-
-    def create(self, kind: Kind, namespace: str, obj: Object) -> Object:
-        known, _ = decode(obj, kind, validation="Ignore")
-        return self._registry.create(kind, namespace, known).object
-
-    def patch_status(self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object]) -> Object:
-        return self._registry.update(kind, namespace, name, change, Write(subresource="status")).object
-
-    def update(self, kind: Kind, namespace: str, name: str, change: Callable[[Object], Object]) -> Object:
-        return self._registry.update(kind, namespace, name, change, Write()).object
-
-    def delete(self, kind: Kind, namespace: str, name: str, *, grace: int | None = None) -> None:
-        self._registry.delete(kind, namespace, name, Deletion(grace=grace))
-
-    def get(self, kind: Kind, namespace: str, name: str) -> Object:
-        return self._registry.get(kind, namespace, name)

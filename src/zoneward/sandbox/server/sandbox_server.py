@@ -10,7 +10,6 @@ from typing import Final, Self
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 
-from zoneward.sandbox.server.faults import FaultInjector
 from zoneward.sandbox.server.garbage_collector import GarbageCollector, PodTerminator
 from zoneward.sandbox.server.http_handler import ApiHandler
 from zoneward.sandbox.server.kinds import Object
@@ -49,14 +48,13 @@ class SandboxServer:
         *,
         host: str = "127.0.0.1",
         port: int = 0,
-        faults: FaultInjector | None = None,
         bookmarks: float = BOOKMARKS,
         ends_pods: bool = True,
     ) -> None:
         self.registry: Final = registry
         self.token: Final = secrets.token_urlsafe(24)
         self._host, self._port = host, port
-        self._server = ApiHandler(registry, token=self.token, faults=faults, bookmarks=bookmarks)
+        self.handler: Final = ApiHandler(registry, token=self.token, bookmarks=bookmarks)
         self._garbage = GarbageCollector(registry)
         self._ending = PodTerminator(registry) if ends_pods else None
         self._stack = AsyncExitStack()
@@ -77,7 +75,7 @@ class SandboxServer:
         runner = web.ServerRunner(
             # Cancel requests when the client disconnects: a watch would wait for the next change.
             web.Server(
-                self._server.answer,
+                self.handler.answer,
                 keepalive_timeout=_KEEP_ALIVE,
                 access_log=None,
                 handler_cancellation=True,
@@ -93,7 +91,7 @@ class SandboxServer:
             await self._stack.aclose()
             raise
         self._port = runner.addresses[0][1]
-        self._stack.push_async_callback(self._server.end_watches, within=_SHUTDOWN)
+        self._stack.push_async_callback(self.handler.end_watches, within=_SHUTDOWN)
         background = asyncio.create_task(self._background_loop())
         self._stack.callback(background.cancel)
         return self

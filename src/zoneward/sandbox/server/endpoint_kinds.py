@@ -20,14 +20,15 @@ from zoneward.kube.validation import (
     invalid,
     too_many,
 )
-from zoneward.sandbox.server.kinds import FindObject, Object, ServerGates, Strategy, port_errors
+from zoneward.sandbox.server.kinds import FindObject, Kind, Object, ServerGates, port_errors
 
 _CONTENT: Final = ("addressType", "endpoints", "ports")
 
 
-class EndpointSliceStrategy(Strategy):
+class EndpointSliceKind(Kind):
     """Without the gates of hints, hints are dropped that the stored slice has none of."""
 
+    kind, plural, group = "EndpointSlice", "endpointslices", "discovery.k8s.io"
     has_generation = True
 
     def __init__(self, gates: ServerGates) -> None:
@@ -108,7 +109,11 @@ def _endpoints(slice_: Object, *, known: Mapping[str, Object]) -> Iterator[Field
 # --- Endpoints --------------------------------------------------------------------------------------------------------
 
 
-class EndpointsStrategy(Strategy):
+class EndpointsKind(Kind):
+    kind, plural, short_names = "Endpoints", "endpoints", ("ep",)
+    is_created_by_update = True
+    warning = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
+
     def default(self, new: Object, old: Object | None = None) -> None:
         subsets = new.pop("subsets", None) or ()
         if subsets:

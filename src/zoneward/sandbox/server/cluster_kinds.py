@@ -10,16 +10,19 @@ from typing import Final
 from zoneward.kube import formats
 from zoneward.kube.names import REGION_LABEL, ZONE_LABEL
 from zoneward.kube.validation import FieldError, error, invalid
-from zoneward.sandbox.server.kinds import FindObject, Object, Strategy
+from zoneward.sandbox.server.kinds import FindObject, Kind, Object, same_names
 
 # --- Nodes ------------------------------------------------------------------------------------------------------------
 
 _NOT_READY: Final = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
 
-class NodeStrategy(Strategy):
+class NodeKind(Kind):
     """A new Node keeps the status that was sent, as a kubelet may register with it."""
 
+    kind, plural, short_names = "Node", "nodes", ("no",)
+    selectable = same_names("spec.unschedulable")
+    has_status = True
     is_namespaced = False
 
     def default(self, new: Object, old: Object | None = None) -> None:
@@ -44,7 +47,10 @@ _POD_DEFAULTS: Final = {
 }
 
 
-class PodStrategy(Strategy):
+class PodKind(Kind):
+    kind, plural, short_names, categories = "Pod", "pods", ("po",), ("all",)
+    selectable = same_names("spec.nodeName", "status.phase", "status.podIP")
+    has_status = True
     has_generation = True
     is_graceful = True
 
@@ -110,7 +116,11 @@ def _label_by_node(pod: Object, find: FindObject) -> None:
 # --- Leases -----------------------------------------------------------------------------------------------------------
 
 
-class LeaseStrategy(Strategy):
+class LeaseKind(Kind):
+    kind, plural, group = "Lease", "leases", "coordination.k8s.io"
+    is_created_by_update = True
+    needs_version = True
+
     def validate_create(self, new: Object) -> Iterator[FieldError]:
         spec = new.get("spec") or {}
         if (duration := spec.get("leaseDurationSeconds")) is not None and duration <= 0:
@@ -124,9 +134,12 @@ class LeaseStrategy(Strategy):
 _NAME_LABEL: Final = "kubernetes.io/metadata.name"
 
 
-class NamespaceStrategy(Strategy):
+class NamespaceKind(Kind):
     """The garbage collector removes the finalizer in ``spec`` when the namespace is empty."""
 
+    kind, plural, short_names = "Namespace", "namespaces", ("ns",)
+    selectable = same_names("status.phase")
+    has_status = True
     is_namespaced = False
     name_problems = staticmethod(formats.label_problems)
     protected = frozenset({"default", "kube-system", "kube-public"})

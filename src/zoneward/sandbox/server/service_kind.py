@@ -20,12 +20,13 @@ from zoneward.kube.validation import (
 )
 from zoneward.sandbox.server.kinds import (
     FindObject,
+    Kind,
     Object,
     ServerGates,
-    Strategy,
     get_field,
     port_errors,
     port_range_errors,
+    same_names,
 )
 from zoneward.sandbox.server.status_errors import internal
 
@@ -45,7 +46,11 @@ _AFFINITY_SECONDS: Final = 10800
 """Default session affinity in seconds."""
 
 
-class ServiceStrategy(Strategy):
+class ServiceKind(Kind):
+    kind, plural, short_names, categories = "Service", "services", ("svc",), ("all",)
+    selectable = same_names("spec.clusterIP", "spec.type")
+    has_status = True
+    is_created_by_update = True
     name_problems = staticmethod(formats.label_problems)
 
     def __init__(self, gates: ServerGates) -> None:

@@ -9,32 +9,53 @@ from typing import Final
 
 from zoneward.kube import formats
 from zoneward.kube.validation import FieldError, error, immutable, invalid
-from zoneward.sandbox.server.kinds import Object, Strategy
+from zoneward.sandbox.server.kinds import Kind, Object
 
 _REFERENCE: Final = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-SELECTABLE: Final = {f"involvedObject.{name}": f"involvedObject.{name}" for name in _REFERENCE} | {
-    "reason": "reason",
-    "reportingComponent": "reportingComponent",
-    "source": "source.component",
-    "type": "type",
-}
-NEWER_SELECTABLE: Final = {f"regarding.{name}": f"involvedObject.{name}" for name in _REFERENCE} | {
-    "reason": "reason",
-    "reportingController": "reportingComponent",
-    "type": "type",
-}
 
 
-class EventStrategy(Strategy):
+class EventKind(Kind):
     """Of ``v1``, in which Zoneward writes none: Events are stored as they come."""
+
+    kind, plural, short_names = "Event", "events", ("ev",)
+    selectable = {f"involvedObject.{name}": f"involvedObject.{name}" for name in _REFERENCE} | {
+        "reason": "reason",
+        "reportingComponent": "reportingComponent",
+        "source": "source.component",
+        "type": "type",
+    }
+    is_created_by_update = True
 
     @staticmethod
     def name_problems(name: str) -> Iterable[str]:
         return [f"may not contain '{character}'" for character in "/%" if character in name]
 
 
-class NewerEventStrategy(Strategy):
-    """Of ``events.k8s.io/v1``: nothing but the series of an Event changes."""
+class NewerEventKind(Kind):
+    """Of ``events.k8s.io/v1``, stored as ``v1``: nothing but the series of an Event changes."""
+
+    kind, plural, short_names = "Event", "events", ("ev",)
+    group = "events.k8s.io"
+    struct = "NewerEvent"
+    selectable = {f"regarding.{name}": f"involvedObject.{name}" for name in _REFERENCE} | {
+        "reason": "reason",
+        "reportingController": "reportingComponent",
+        "type": "type",
+    }
+    is_created_by_update = True
+
+    def __init__(self, stored: EventKind) -> None:
+        self.stored_as = stored
+
+    def to_stored(self, obj: Object) -> Object:
+        """Shares its parts with ``obj``."""
+        named = {_STORED_NAMES.get(name, name): value for name, value in obj.items()}
+        return _SHOWN_EMPTY | dict.fromkeys(_REPORTERS, "") | named | {"apiVersion": "v1"}
+
+    def from_stored(self, obj: Object) -> Object:
+        """Shares its parts with ``obj``."""
+        shown = _SHOWN_EMPTY | {name: value for name, value in obj.items() if value or name not in _REPORTERS}
+        return {_NEWER_NAMES.get(name, name): value for name, value in shown.items()} | {"apiVersion": self.api}
 
     def validate_create(self, new: Object) -> Iterator[FieldError]:
         yield from _content_errors(new)
@@ -103,15 +124,3 @@ _SHOWN_EMPTY: Final[Object] = {
     "eventTime": None,
 }
 """Fields that both versions write even when they are empty."""
-
-
-def to_newer(event: Object) -> Object:
-    """An Event of ``v1`` as one of ``events.k8s.io/v1``; shares its parts."""
-    shown = _SHOWN_EMPTY | {name: value for name, value in event.items() if value or name not in _REPORTERS}
-    return {_NEWER_NAMES.get(name, name): value for name, value in shown.items()} | {"apiVersion": "events.k8s.io/v1"}
-
-
-def to_stored(event: Object) -> Object:
-    """An Event of ``events.k8s.io/v1`` as one of ``v1``; shares its parts."""
-    named = {_STORED_NAMES.get(name, name): value for name, value in event.items()}
-    return _SHOWN_EMPTY | dict.fromkeys(_REPORTERS, "") | named | {"apiVersion": "v1"}
