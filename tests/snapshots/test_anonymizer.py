@@ -21,9 +21,13 @@ from zoneward.kube.objects import (
     KINDS,
     PROXY_OBJECT_KINDS,
     Condition,
+    ContainerPort,
     NodeCondition,
     OwnerReference,
+    PodMeta,
+    ProgramContainer,
     ProxyPod,
+    ProxyPodSpec,
     Service,
     ServicePort,
     ServiceStatus,
@@ -34,7 +38,6 @@ from zoneward.kube.workload_objects import (
     WORKLOAD_KINDS,
     ClaimTemplate,
     ClaimTemplateMeta,
-    ClusterScoped,
     PersistentVolumeClaim,
     StatefulSet,
     StatefulSetSpec,
@@ -156,9 +159,7 @@ def test_no_field_of_a_workload_is_lost(kind: type[WorkloadObject]) -> None:
     (after,) = anonymized(Snapshot.of([before])).workload_objects
     expected = msgspec.to_builtins(before)
     expected["metadata"].pop("resourceVersion")
-    if issubclass(kind, ClusterScoped):
-        expected["metadata"].pop("namespace")
-    # It says the version of an overlay, whose ConfigMaps are dropped, too.
+    # It has no annotation that decisions or checks read.
     expected["metadata"].pop("annotations", None)
     assert paths(msgspec.to_builtins(after)) == paths(expected)
 
@@ -238,30 +239,14 @@ def test_very_many_addresses_stay_in_order_and_private() -> None:
 
 @given(st.sets(st.from_regex(r"(cart)?-?[-.a-z0-9]{0,4}", fullmatch=True).filter(bool), min_size=1))
 def test_slices_keep_their_order_relative_to_planned_slices(texts: set[str]) -> None:
-    pseudonyms = Pseudonyms()
-    pseudonyms.name("service", "cart")
-    for text in texts:
-        pseudonyms.slice("cart", text)
-    pseudonyms.assign()
-    service = pseudonyms.name("service", "cart")
-    after = [pseudonyms.slice("cart", text) for text in sorted(texts)]
-    assert after == sorted(set(after))
-    for text, name in zip(sorted(texts), after, strict=True):
+    after = anonymized(Snapshot.of([a_service(), *map(a_slice, sorted(texts))]))
+    service = after.services[0].metadata.name
+    pseudonyms = [slice_.metadata.name for slice_ in after.slices]
+    assert pseudonyms == sorted(set(pseudonyms))
+    for text, name in zip(sorted(texts), pseudonyms, strict=True):
         for hash_ in ("0000000000", "ffffffffff"):
             if not "0" <= text.removeprefix("cart-")[:1] < "g" or not text.startswith("cart-"):
                 assert (text < f"cart-{hash_}") == (name < f"{service}-{hash_}"), (text, name)
-
-
-def test_slices_of_different_services_have_different_pseudonyms() -> None:
-    pseudonyms = Pseudonyms()
-    for service in ("a", "a-b", "b", ""):
-        pseudonyms.name("service", service)
-        for text in ("a-b-1", "a-1", "b", "x"):
-            pseudonyms.slice(service, text)
-    pseudonyms.assign()
-    texts = ("a-b-1", "a-1", "b", "x")
-    after = [pseudonyms.slice(service, text) for service in ("a", "a-b", "b", "") for text in texts]
-    assert len(set(after)) == len(after)
 
 
 # --- references between objects ---------------------------------------------------------------------------------------
@@ -291,6 +276,21 @@ def test_references_between_objects_are_kept() -> None:
     (endpoint,) = slice_.endpoints or ()
     assert endpoint.addresses == (pod.status.pod_ip,)
     assert (endpoint.hostname, endpoint.node_name) == (pod.spec.hostname, node.metadata.name)
+
+
+def test_pod_of_a_proxy_stays_one_pod_in_its_namespace() -> None:
+    """Where there are no other Pods, endpoints come from the slices."""
+    container = ProgramContainer(image="acme.example/kube-proxy:v1.33.5-acme", ports=(ContainerPort(name="acme"),))
+    metadata = PodMeta(name="kube-proxy-acme", namespace="kube-system")
+    before = Snapshot.of([ProxyPod(metadata=metadata, spec=ProxyPodSpec(node_name="n1", containers=(container,)))])
+    text = b"".join(map(msgspec.json.encode, iter_documents(anonymized(before))))
+    after = Snapshot.of(read_objects("anonymized", text, skipped=Counter()))
+    (pod,) = after.proxy_pods
+    assert (pod.metadata.name, pod.metadata.namespace, pod.spec.node_name) == ("pod-1", "kube-system", "node-1")
+    assert [(one.image, one.ports) for one in pod.spec.containers or ()] == [
+        ("kube-proxy:v1.33.0", (ContainerPort(name="port-1"),))
+    ]
+    assert not after.has_pods
 
 
 def of_service(**fields: Any) -> Service:

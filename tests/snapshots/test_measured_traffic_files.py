@@ -67,6 +67,11 @@ def test_invalid_play_is_one_line_with_the_field(mistake: str) -> None:
     assert "\n" not in str(error.value)
 
 
+def test_the_name_of_json_keeps_its_letters() -> None:
+    with pytest.raises(InputError, match="got JSON is malformed"):
+        list(read_measured_traffic("f", b"{nonsense}"))
+
+
 @pytest.mark.parametrize("text", [DEEP, f"{DEEP}\n{DEEP}"], ids=["one", "lines"])
 def test_a_document_of_too_many_levels_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="expected a document of kind MeasuredTraffic, got maximum recursion depth"):

@@ -2,9 +2,9 @@
 
 `TABLE` says for each field of each kind whether it is kept, replaced, or dropped. Objects are built from the table
 alone, so that a field that is not in it never gets out. Numbers, times, and values that Kubernetes or Zoneward define
-are kept. An unknown value becomes ``unknown-1``, which decisions do not know either. Names, namespaces, addresses,
-UIDs, names of ports, labels, and zones and regions that are not those of a cloud are replaced, everywhere by the same
-pseudonym and in the same order.
+are kept. An unknown value becomes ``unknown-1``, which decisions do not know either. Names, namespaces other than
+``kube-system``, addresses, UIDs, names of ports, labels, and zones and regions that are not those of a cloud are
+replaced, everywhere by the same pseudonym and in the same order.
 
 Kept values are on lists; there are no guesses. A domain such as ``kubernetes.io`` proves nothing: people name their own
 things under it.
@@ -13,7 +13,7 @@ things under it.
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cache
-from typing import Any, Final, TypeVar, get_args
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -44,11 +44,10 @@ NumberParsers = Mapping[str, Callable[[str], object]]
 """By annotation, a function that returns None for text that decisions do not take for a number."""
 Document = dict[str, Any]
 _Struct = TypeVar("_Struct", bound=msgspec.Struct)
-_MAX_ORDINALS: Final = 10_000
 
 
 def anonymized(snapshot: Snapshot, *, words: Collection[str] = (), numbers: NumberParsers | None = None) -> Snapshot:
-    """The same cluster with pseudonyms. Objects, names and addresses keep their order.
+    """The same cluster with pseudonyms. Objects keep their order, and so do the pseudonyms of a kind.
 
     ``words``: the approaches, heuristics and reasons that decisions know by name. ``numbers``: the annotations that
     hold a number. Any other text there may be a secret.
@@ -71,38 +70,36 @@ class _Anonymizer:
         self.annotations = {**ANNOTATIONS, **{key: _number(parse) for key, parse in numbers.items()}}
         self.object: Document = {}
         """The object that contains the value."""
-        self.claims: dict[ObjectKey, tuple[str, str, int]] = {}
-        """Template, StatefulSet and ordinal of the claims of StatefulSets."""
+        self.claims: dict[ObjectKey, tuple[str, str]] = {}
+        """Template and StatefulSet by the name of their claims without the ordinal."""
         for workload in snapshot.workload_objects:
             if isinstance(workload, workloads.StatefulSet):
                 name, namespace = workload.metadata.name, workload.metadata.namespace
                 for template in workload.spec.volume_claim_templates or ():
-                    for ordinal in range(min(workload.spec.replicas or 1, _MAX_ORDINALS)):
-                        claim = f"{template.metadata.name}-{name}-{ordinal}"
-                        self.claims[namespace, claim] = (template.metadata.name, name, ordinal)
+                    self.claims[namespace, f"{template.metadata.name}-{name}"] = (template.metadata.name, name)
 
     def snapshot(self) -> Snapshot:
         before = self._snapshot
-        # Entries of an overlay have names and addresses, and say nothing that slices do not say.
+        # Entries of an overlay are made of names, addresses and zones.
         config_maps = (map_ for map_ in before.config_maps if map_.metadata.name != names.OVERLAY_CONFIG_MAP)
         return Snapshot(
-            services=self._objects(before.services, k8s.Service),
-            nodes=self._objects(before.nodes, k8s.Node),
-            # A proxy's Pod becomes two: an endpoint of Services, and one that says which proxy runs on its Node.
-            pods=(*self._objects(before.pods, k8s.Pod), *self._objects(before.proxy_pods, k8s.ProxyPod)),
-            slices=self._objects(before.slices, k8s.EndpointSlice),
-            daemon_sets=self._objects(before.daemon_sets, k8s.DaemonSet),
-            config_maps=self._objects(config_maps, ConfigMap),
-            workload_objects=tuple(self._object(obj, type(obj)) for obj in before.workload_objects),
+            services=self._objects(before.services),
+            nodes=self._objects(before.nodes),
+            pods=self._objects(before.pods),
+            slices=self._objects(before.slices),
+            daemon_sets=self._objects(before.daemon_sets),
+            config_maps=self._objects(config_maps),
+            workload_objects=self._objects(before.workload_objects),
             lists_pods=before.lists_pods,
             unread_workloads=before.unread_workloads,
             lists_workloads=before.lists_workloads,
         )
 
-    def _objects(self, objects: Iterable[msgspec.Struct], kind: type[_Struct]) -> tuple[_Struct, ...]:
-        return tuple(self._object(obj, kind) for obj in objects)
+    def _objects(self, objects: Iterable[_Struct]) -> tuple[_Struct, ...]:
+        return tuple(map(self._object, objects))
 
-    def _object(self, obj: msgspec.Struct, kind: type[_Struct]) -> _Struct:
+    def _object(self, obj: _Struct) -> _Struct:
+        kind = type(obj)
         self.object = msgspec.to_builtins(obj)
         return msgspec.convert(self.value(self.object, _rules(kind, kind.__name__)), kind)
 
@@ -143,10 +140,6 @@ def known(*values: str, kind: str = "unknown") -> TextRule:
     return lambda text, anonymizer: text if text in values else anonymizer.name(kind, text)
 
 
-def known_or(other: str, *values: str) -> TextRule:
-    return lambda text, _: text if text in values else other
-
-
 def setting(*values: str) -> TextRule:
     """Keep these values, and words of decisions, such as a heuristic: its name or ``<domain>/<heuristic>``."""
     return lambda text, anonymizer: (
@@ -158,16 +151,12 @@ _TIME: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})", re.ASCII
 )
 _KUBELET: Final = re.compile(r"(v1\.[0-9]{1,3}\.[0-9]{1,3})(\+(?:k3s|rke2r)[0-9]{1,3})?.*", re.ASCII | re.DOTALL)
-_LONGEST_QUANTITY: Final = 20
+_ORDINAL: Final = re.compile(r"(.*)-([0-9]{1,5})", re.ASCII | re.DOTALL)
 
 
 def time(text: str, _: _Anonymizer) -> str:
     """The time, or 1970 for text that is not a time: only its presence matters then."""
     return text if _TIME.fullmatch(text) else "1970-01-01T00:00:00Z"
-
-
-def resource_version(text: str, _: _Anonymizer) -> str | None:
-    return text if re.fullmatch("[0-9]{1,20}", text) else None
 
 
 def kubelet_version(text: str, _: _Anonymizer) -> str:
@@ -176,13 +165,12 @@ def kubelet_version(text: str, _: _Anonymizer) -> str:
     return f"{match[1]}{match[2] or ''}" if match else ""
 
 
-def cpu(value: k8s.Number, _: _Anonymizer) -> k8s.Number | None:
-    """A quantity as written, if it is short; otherwise the same amount in milli-CPUs. None for any other text."""
+def cpu(value: k8s.Number, _: _Anonymizer) -> str | None:
+    """A quantity in milli-CPUs. None for any other text."""
     try:
-        amount = parse_quantity(value)
+        return f"{in_milli(parse_quantity(value))}m"
     except ValueError:
         return None
-    return value if len(str(value)) <= _LONGEST_QUANTITY else f"{in_milli(amount)}m"
 
 
 def condition(types: Collection[str], table: "Rule") -> "Rule":
@@ -191,16 +179,22 @@ def condition(types: Collection[str], table: "Rule") -> "Rule":
 
 
 def slice_name(text: str, anonymizer: _Anonymizer) -> str:
+    """If two slices have the same address, the first by name wins. Planned slices have the name of the Service with a
+    hyphen and a hash: of the pseudonyms, ``a-slice-1`` sorts before ``service-1-0123456789``, and ``slice-1`` after.
+    """
     service = anonymizer.object["metadata"].get("labels", {}).get(names.SERVICE_NAME_LABEL, "")
-    return anonymizer.names.slice(service, text)
+    return anonymizer.name("a-slice" if text < f"{service}-0" else "slice", text)
 
 
 def claim_name(text: str, anonymizer: _Anonymizer) -> str:
-    parts = anonymizer.claims.get((anonymizer.object["metadata"].get("namespace", ""), text))
-    if parts is None:
+    """The claims of a StatefulSet have the names of their template, the StatefulSet and its Pod's ordinal."""
+    match = _ORDINAL.fullmatch(text)
+    namespace = anonymizer.object["metadata"].get("namespace", "")
+    parts = anonymizer.claims.get((namespace, match[1])) if match else None
+    if match is None or parts is None:
         return anonymizer.name("claim", text)
-    template, workload, ordinal = parts
-    return f"{anonymizer.name('claim', template)}-{anonymizer.name('workload', workload)}-{ordinal}"
+    template, workload = parts
+    return f"{anonymizer.name('claim', template)}-{anonymizer.name('workload', workload)}-{match[2]}"
 
 
 # --- labels, selectors and owners -------------------------------------------------------------------------------------
@@ -220,8 +214,11 @@ _LABEL_VALUES: Final[Mapping[str, Collection[str]]] = {
     # Who manages a slice decides whether Zoneward writes it.
     names.MANAGED_BY_LABEL: (names.MANAGER, names.BUILT_IN_MANAGER, "endpointslicemirroring-controller.k8s.io"),
     names.OS_LABEL: ("linux", names.WINDOWS),
+    names.NODE_TYPE_LABEL: (names.VIRTUAL_KUBELET,),
     **dict.fromkeys(names.ROLE_LABELS, _ROLES),
     **dict.fromkeys(names.ACTIVE_LABELS, ("true", "false")),
+    **dict.fromkeys(names.MESH_LABELS, names.NO_MESH),
+    names.ISTIO_WAYPOINT: (),
 }
 KEPT_KEYS: Final = frozenset(
     {*_LABEL_NAMES, *_LABEL_VALUES, names.HEADLESS_LABEL, names.PROXY_NAME_LABEL, *names.NODE_EXCLUDED_LABELS}
@@ -333,14 +330,33 @@ def _adopted_selector(value: str, anonymizer: _Anonymizer) -> str | None:
     return encode_selector(labels(selector, anonymizer))
 
 
-_TOPOLOGY: Final = setting(*names.AUTO_VALUES, *names.DISABLED_VALUES, "ProportionalZoneCPU", "PreferZone")
+_setting_value: Final = setting(
+    *names.AUTO_VALUES,
+    *names.DISABLED_VALUES,
+    "ProportionalZoneCPU",
+    "PreferZone",
+    *names.SUBSETTING_AUTO_VALUES,
+    *names.SUBSETTING_DISABLED_VALUES,
+    names.SUBSETTING_REQUIRE,
+    *names.NLB_OF_PODS,
+    names.NEG_OF_EVERY_SERVICE,
+    names.OVERLAY_MODE,
+)
 ANNOTATIONS: Final[Mapping[str, AnnotationRule]] = {
-    names.TOPOLOGY_AWARE_HINTS_ANNOTATION: _TOPOLOGY,
-    names.TOPOLOGY_MODE_ANNOTATION: _TOPOLOGY,
-    names.SUBSETTING_ANNOTATION: setting(
-        *names.SUBSETTING_AUTO_VALUES, names.SUBSETTING_REQUIRE, *names.SUBSETTING_DISABLED_VALUES
+    **dict.fromkeys(
+        (
+            names.TOPOLOGY_AWARE_HINTS_ANNOTATION,
+            names.TOPOLOGY_MODE_ANNOTATION,
+            names.SUBSETTING_ANNOTATION,
+            names.SUBSETTING_ALGORITHM_ANNOTATION,
+            *names.NLB_TARGET_ANNOTATIONS,
+            names.NEG_ANNOTATION,
+            names.NEG_STATUS_ANNOTATION,
+            names.ISTIO_WAYPOINT,
+            names.MODE_ANNOTATION,
+        ),
+        _setting_value,
     ),
-    names.SUBSETTING_ALGORITHM_ANNOTATION: setting(),
     names.APPROACH_ANNOTATION: _approach,
     names.REQUESTED_APPROACH_ANNOTATION: _approach,
     names.DEMAND_ANNOTATION: _demand,
@@ -359,24 +375,14 @@ _APP_PROTOCOLS: Final = (
 # --- node proxies -----------------------------------------------------------------------------------------------------
 
 
-def proxy_pod_name(text: str, anonymizer: _Anonymizer) -> str:
-    return (
-        f"proxy-{anonymizer.name('node', anonymizer.object['spec'].get('nodeName', ''))}-{anonymizer.name('pod', text)}"
-    )
-
-
-def daemon_set_owner(value: Document, anonymizer: _Anonymizer) -> Document | None:
-    """Only a DaemonSet shows what runs in a Pod."""
-    return owner(value, anonymizer) if value.get("kind") == "DaemonSet" else None
-
-
-def proxy_program(value: Document, anonymizer: _Anonymizer) -> Document | None:
-    """A container that runs a proxy, with the flags that decide which hints the proxy honors."""
+def program_container(value: Document, anonymizer: _Anonymizer) -> Document:
+    """A container, with the proxy that runs in it and the flags that decide which hints the proxy honors."""
+    container: Document = anonymizer.value(value, _rules(k8s.Container, "Pod.spec.containers"))
     program = find_program((msgspec.convert(value, ProgramContainer),))
     if program is None:
-        return None
+        return container
     flags = {flag: _flag_value(flag, text, anonymizer) for flag, text in program.flags.items()}
-    return {
+    return container | {
         "image": program.program + (f":v1.{program.minor}.0" if program.minor is not None else ""),
         "command": command_of(program.program),
         "args": [f"--{flag}={text}" for flag, text in sorted(flags.items()) if text] or None,
@@ -403,18 +409,16 @@ _HEADLESS_OR: Final = known(names.HEADLESS, kind="address")
 _CONDITION_STATUS: Final = known("True", "False", "Unknown")
 _READY: Final = condition(("Ready",), {"type": KEEP, "status": _CONDITION_STATUS})
 _POLICY: Final = known(names.OVERLAY_CONFIG_MAP, kind="workload")
-# Proxies in kube-system take precedence over those in other namespaces.
-_PROXY_NAMESPACE: Final = known(SYSTEM_NAMESPACE, kind="namespace")
 _TRAFFIC_POLICY: Final = known("Cluster", "Local")
 TABLE: Final[Mapping[str, Rule]] = {
     # Names.
     "Service.metadata.name": "service",
     "Node.metadata.name": "node",
     "Pod.metadata.name": "pod",
-    "ProxyPod.metadata.name": proxy_pod_name,
+    "ProxyPod.metadata.name": "pod",
     "EndpointSlice.metadata.name": slice_name,
     "DaemonSet.metadata.name": "owner",
-    "ConfigMap.metadata.name": known_or("other", *CONFIG_MAPS),
+    "ConfigMap.metadata.name": known(*CONFIG_MAPS),
     "Deployment.metadata.name": "workload",
     "StatefulSet.metadata.name": "workload",
     "HorizontalPodAutoscaler.metadata.name": "workload",
@@ -425,17 +429,13 @@ TABLE: Final[Mapping[str, Rule]] = {
     "MutatingAdmissionPolicyBinding.metadata.name": _POLICY,
     "volumeClaimTemplates.metadata.name": "claim",
     # Other metadata.
-    **dict.fromkeys(
-        (f"{kind}.metadata.namespace" for kind in ("ProxyPod", "DaemonSet", "ConfigMap")), _PROXY_NAMESPACE
-    ),
-    "namespace": "namespace",
+    # Proxies in kube-system take precedence over those in other namespaces.
+    "namespace": known(SYSTEM_NAMESPACE, kind="namespace"),
     "uid": "uid",
     "labels": labels,
     "annotations": annotations,
     "ownerReferences": owner,
-    "ProxyPod.metadata.ownerReferences": daemon_set_owner,
     "generation": KEEP,
-    "resourceVersion": resource_version,
     "creationTimestamp": time,
     "deletionTimestamp": time,
     # Services and their ports.
@@ -448,6 +448,7 @@ TABLE: Final[Mapping[str, Rule]] = {
     "publishNotReadyAddresses": KEEP,
     "internalTrafficPolicy": _TRAFFIC_POLICY,
     "externalTrafficPolicy": _TRAFFIC_POLICY,
+    "sessionAffinity": known("None", "ClientIP"),
     "trafficDistribution": setting(*names.TRAFFIC_DISTRIBUTIONS),
     "topologyKeys": known("*", _HOSTNAME, *_ZONE, *_REGION),
     "Service.status.conditions": condition(
@@ -482,14 +483,14 @@ TABLE: Final[Mapping[str, Rule]] = {
     "endpoints.addresses": "address",
     "endpoints.conditions": {"ready": KEEP, "serving": KEEP, "terminating": KEEP},
     # Endpoints sort by the name of their target, so that targets of all kinds are named alike.
-    "targetRef.kind": known_or("Target", "", "Pod", "Node"),
+    "targetRef.kind": known("Pod", "Node"),
     "targetRef.name": "pod",
     "zone": "zone",
     "forZones.name": "zone",
     "forNodes.name": "node",
     # The proxies of nodes.
-    "ProxyPod.spec.containers": proxy_program,
-    "DaemonSet.spec.template.spec.containers": proxy_program,
+    "ProxyPod.spec.containers": program_container,
+    "DaemonSet.spec.template.spec.containers": program_container,
     "hostNetwork": KEEP,
     "numberReady": KEEP,
     "data": proxy_settings,
@@ -498,11 +499,11 @@ TABLE: Final[Mapping[str, Rule]] = {
     "matchLabels": labels,
     "matchExpressions": requirement,
     "matchFields": {"key": known("metadata.name"), "operator": _operator, "values": "node"},
-    "topologyKey": known_or("other", names.ZONE_LABEL, names.REGION_LABEL, _HOSTNAME),
+    "topologyKey": known(names.ZONE_LABEL, names.REGION_LABEL, _HOSTNAME),
     "claimName": claim_name,
     "volumeName": "volume",
     "replicas": KEEP,
-    "scaleTargetRef.kind": known_or("Other", "Deployment", "StatefulSet", "ReplicaSet"),
+    "scaleTargetRef.kind": known("Deployment", "StatefulSet", "ReplicaSet"),
     "scaleTargetRef.name": "workload",
     "minReplicas": KEEP,
     "maxReplicas": KEEP,
@@ -512,25 +513,16 @@ TABLE: Final[Mapping[str, Rule]] = {
     "renewTime": time,
     "policyName": _POLICY,
     "paramRef.name": _POLICY,
-    # No decision and no check reads these, and a person may have written them.
-    **dict.fromkeys(
-        (
-            *("generateName", "finalizers", "DaemonSet.spec.selector", "MutatingAdmissionPolicy.metadata.annotations"),
-            *("healthCheckNodePort", "loadBalancerSourceRanges", "sessionAffinity", "sessionAffinityConfig", "ipMode"),
-            *(
-                "Node.metadata.creationTimestamp",
-                "Node.metadata.deletionTimestamp",
-                "Node.spec",
-                "Node.status.addresses",
-            ),
-            *(f"ProxyPod.metadata.{field}" for field in ("uid", "labels", "deletionTimestamp")),
-            *(f"ProxyPod.spec.{field}" for field in ("hostname", "subdomain", "initContainers")),
-            *(f"ProxyPod.status.{field}" for field in ("conditions", "podIP", "podIPs")),
-            *(f"{kind.__name__}.metadata.resourceVersion" for kind in workloads.WORKLOAD_KINDS.values()),
-            *(f"{kind.__name__}.metadata.namespace" for kind in get_args(workloads.ClusterScoped)),
-        ),
-        DROP,
-    ),
+    # No decision and no check reads these, and a person may have written some of them.
+    "generateName": DROP,
+    "finalizers": DROP,
+    "resourceVersion": DROP,
+    "healthCheckNodePort": DROP,
+    "loadBalancerSourceRanges": DROP,
+    "sessionAffinityConfig": DROP,
+    "ipMode": DROP,
+    "Node.spec": DROP,
+    "Node.status.addresses": DROP,
 }
 """What becomes of a field, by the end of its path, which begins with the kind; the longest end counts. A field that is
 not in the table is dropped."""

@@ -9,7 +9,7 @@ from zoneward.kube.demand import KIND, MeasuredTraffic
 from zoneward.kube.input_error import InputError
 from zoneward.kube.input_files import STDIN, STDIN_NAME, decode_text, expand, load, read_rest
 from zoneward.kube.json_documents import DECODE_ERRORS
-from zoneward.kube.safe_text import without_password
+from zoneward.kube.safe_text import basic_authorization, without_password
 
 _TIME_LIMIT: Final = 10.0
 _LIST_KINDS: Final = ("List", f"{KIND}List")
@@ -35,19 +35,23 @@ def _fetch(url: str) -> bytes:
     # Import only for URLs: it takes longer than reading most files.
     from http.client import HTTPException
     from urllib.error import HTTPError
-    from urllib.request import urlopen
+    from urllib.request import Request, urlopen
 
+    server = without_password(url)
     try:
-        with urlopen(url, timeout=_TIME_LIMIT) as answer:
-            return bytes(read_rest(without_password(url), answer))
+        request = Request(server)
+        if authorization := basic_authorization(url):
+            # Unredirected: no other server learns the password.
+            request.add_unredirected_header("Authorization", authorization)
+        with urlopen(request, timeout=_TIME_LIMIT) as answer:
+            return bytes(read_rest(server, answer))
     except HTTPError as error:
         error.close()
-        raise InputError(
-            without_password(url), f"expected an answer of status 200, got {error.code} {error.reason}"
-        ) from None
+        raise InputError(server, f"expected an answer of status 200, got {error.code} {error.reason}") from None
     except (OSError, HTTPException, ValueError) as error:
         reason = getattr(error, "reason", None) or error
-        raise InputError(without_password(url), f"expected an answer, got {reason}") from None
+        problem = getattr(reason, "strerror", None) or reason
+        raise InputError(server, f"expected an answer, got {problem}") from None
 
 
 # --- documents --------------------------------------------------------------------------------------------------------
@@ -99,6 +103,6 @@ def _iter_documents(source: str, path: str, text: bytes | msgspec.Raw) -> Iterat
         yield _DOCUMENT.decode(text)
     except DECODE_ERRORS as error:
         problem = str(error)
-        raise InputError(
-            source, path, f"expected a document of kind {KIND}, got {problem[:1].lower()}{problem[1:]}"
-        ) from None
+        if not problem.startswith("JSON"):
+            problem = problem[:1].lower() + problem[1:]
+        raise InputError(source, path, f"expected a document of kind {KIND}, got {problem}") from None

@@ -14,10 +14,6 @@ _OCTETS: Final = range(100, 256)
 """Octets with three digits, so that addresses sort as text."""
 _GROUPS: Final = range(0x1000, 0x10000)
 """Groups of an IPv6 address with four digits."""
-_HASHES: Final = ("0", "g")
-"""The name of a planned slice ends in a hash, whose first character is between these."""
-_SLICES_OF: Final = "slices of "
-
 _COMPASS: Final = "(?:north|south|east|west|central|northeast|northwest|southeast|southwest)"
 _CLOUDS: Final = re.compile(
     rf"(?:af|ap|ca|cn|eu|il|me|mx|sa|us)-(?:gov-)?{_COMPASS}-[0-9][a-z]?"  # Amazon's
@@ -51,55 +47,49 @@ class Pseudonyms:
         self._texts[kind].add(text)
         return text
 
-    def slice(self, service: str, text: str) -> str:
-        """The name of an EndpointSlice; ``service`` is the name of its Service, or empty."""
-        return self.name(_SLICES_OF + service, text)
-
     def assign(self) -> None:
         """Give a pseudonym to each collected name."""
         real = {text for texts in self._texts.values() for text in texts}
-        # Names of slices begin with the pseudonyms of their Services.
-        for kind, texts in sorted(self._texts.items(), key=lambda item: item[0] != "service"):
+        for kind, texts in self._texts.items():
             if kind in ("zone", "region") and all(map(is_public_place, texts)):
                 # Keep all or none, so that they keep their order.
                 self._pseudonyms[kind] = {text: text for text in texts}
                 continue
             groups = defaultdict[str, list[str]](list)
             for text in sorted(texts):
-                groups[self._form(kind, text)].append(text)
+                groups[_form(kind, text)].append(text)
             self._pseudonyms[kind] = {
                 text: pseudonym
                 for form, group in groups.items()
                 for text, pseudonym in zip(group, _free(form, len(group), real), strict=True)
             }
 
-    def _form(self, kind: str, text: str) -> str:
-        """The form of a pseudonym: a key of `_SERIES`, or text with a place for the index."""
-        if kind == "address":
+
+def _form(kind: str, text: str) -> str:
+    """The form of the pseudonyms of a name: a key of `_SERIES`, or text with a place for the index."""
+    match kind:
+        case "address" if ":" in text:
+            return "IPv6"
+        case "address" if text.replace(".", "").isdecimal():
+            return "IPv4"
+        case "address":
             # A domain name in an FQDN slice becomes another domain name.
-            family = "IPv4" if text.replace(".", "").isdecimal() else "name-{}.example.com"
-            return "IPv6" if ":" in text else family
-        if kind == "protocol":
+            return "name-{}.example.com"
+        case "protocol":
             return "example.com/protocol-{}"
-        if not kind.startswith(_SLICES_OF):
+        case _:
             return f"{kind}-{{}}"
-        service = kind.removeprefix(_SLICES_OF)
-        pseudonym = self._pseudonyms.get("service", {}).get(service)
-        return "slice-{}" if pseudonym is None else _slice_form(service, pseudonym, text)
 
 
 def _free(form: str, length: int, real: Collection[str]) -> list[str]:
     """The first pseudonyms of a form that are no real names."""
     if form in _SERIES:
-        return list(islice((name for name in _SERIES[form]() if name not in real), length))
-    digits = len(str(length))
-    while True:
-        names = (form.format(f"{index:0{digits}}") for index in range(1, 10**digits))
-        free = list(islice((name for name in names if name not in real), length))
-        if len(free) == length:
-            return free
-        # Too many pseudonyms are real names.
-        digits += 1
+        series = _SERIES[form]()
+    else:
+        stem = form.partition("{")[0]
+        digits = len(str(length + sum(name.startswith(stem) for name in real)))
+        series = (form.format(f"{index:0{digits}}") for index in count(1))
+    return list(islice((name for name in series if name not in real), length))
 
 
 def _ipv4() -> Iterator[str]:
@@ -117,18 +107,3 @@ def _uids() -> Iterator[str]:
 
 
 _SERIES: Final[dict[str, Callable[[], Iterator[str]]]] = {"IPv4": _ipv4, "IPv6": _ipv6, "uid-{}": _uids}
-
-
-def _slice_form(service: str, pseudonym: str, text: str) -> str:
-    """For a slice of one Service: if two slices have the same address, the first by name wins.
-
-    Therefore they also keep their order relative to planned slices, which have the name of the Service with a hyphen
-    and a hash.
-    """
-    prefix, (first, last) = f"{service}-", _HASHES
-    if not text.startswith(prefix):
-        return f"a-slice-of-{pseudonym}-{{}}" if text < prefix else f"z-slice-of-{pseudonym}-{{}}"
-    rest = text.removeprefix(prefix)
-    if rest < first:
-        return f"{pseudonym}--{{}}"
-    return f"{pseudonym}-a{{}}" if rest < last else f"{pseudonym}-z{{}}"
