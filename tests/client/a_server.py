@@ -26,6 +26,7 @@ KINDS = {
     "endpointslices": ("discovery.k8s.io/v1", "EndpointSlice"),
     "daemonsets": ("apps/v1", "DaemonSet"),
     "deployments": ("apps/v1", "Deployment"),
+    "configmaps": ("v1", "ConfigMap"),
 }
 
 

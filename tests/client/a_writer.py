@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from tests.client.calling import transport
 from tests.client.serving import access_to
+from tests.sandbox.server.faults import add_faults
 
 from zoneward.client.writer import Writer
 from zoneward.kube.objects import (
@@ -19,7 +20,6 @@ from zoneward.kube.objects import (
     ServicePort,
     ServiceSpec,
 )
-from zoneward.sandbox.server.faults import FaultInjector, parse_fault
 from zoneward.sandbox.server.persistence import new_registry
 from zoneward.sandbox.server.resource_registry import Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
@@ -82,11 +82,13 @@ SLICES_KEPT = "endpointslices.discovery.k8s.io"
 
 @asynccontextmanager
 async def a_writer(*faults: str, **options: Any) -> AsyncIterator[tuple[Writer, Registry]]:
-    injector = FaultInjector([parse_fault(fault) for fault in faults], seed=1) if faults else None
     registry = new_registry()
     # Without its owner, the garbage collector of the sandbox would soon delete the slice.
     registry.restore(registry.kinds["services"], OWNER_JSON)
-    async with SandboxServer(registry, faults=injector) as server, transport(access_to(server.address)) as connection:
+    async with (
+        add_faults(SandboxServer(registry), *faults) as server,
+        transport(access_to(server.address)) as connection,
+    ):
         yield Writer(connection, **options), registry
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 from tests.client.a_server import AServer, Fault
+from tests.controller.model.network import in_virtual_time
 
 from zoneward.client.api_errors import AnswerTooLarge, Forbidden, Gone, ListTooLarge, UnexpectedResponse
 from zoneward.client.list_pager import MAX_RESTARTS, ListScope, list_all, list_names, list_pages, list_resources
@@ -180,6 +181,7 @@ async def test_names_of_a_list_that_restarts_are_of_one_state() -> None:
     assert listed == [("shop", name) for name in ("cart", "catalog", "checkout", "search", "wishlist")]
 
 
+@in_virtual_time
 async def test_what_came_in_time_counts() -> None:
     class Slow(AServer):
         async def get(self, path: str, query: Mapping[str, str] = {}, *, timeout: float | None = None) -> bytes:
@@ -188,7 +190,7 @@ async def test_what_came_in_time_counts() -> None:
             return await super().get(path, query, timeout=timeout)
 
     server = Slow(page=2, objects=a_shop().objects)
-    assert await list_names(server, SERVICES, namespace="shop", time_limit=0.1) == [
+    assert await list_names(server, SERVICES, namespace="shop", time_limit=10) == [
         ("shop", "cart"),
         ("shop", "catalog"),
     ]

@@ -232,19 +232,21 @@ def test_watch_is_broken_after_90_s_of_silence_once_a_bookmark_has_come(streams_
     play = Play(
         *([a_streamed_list("100")] if streams_lists else [a_list("100")]),
         [55.0, BOOKMARK, 70.0, an_event("ADDED", "a", "111"), HANG],
+        a_list("111"),
         [an_event("ADDED", "b", "112")],
         streams_lists=streams_lists,
         run=in_no_time,
     )
     assert [type(trouble) for trouble in play.troubles] == [errors.SilentConnection]
-    assert play.asked_at[2] == pytest.approx(55.0 + 70.0 + 90.0)
-    assert play.versions()[2] == "111"
+    assert play.asked_at[2:4] == pytest.approx([55.0 + 70.0 + 90.0] * 2)
+    assert play.asked[2] == {"limit": "1"}
+    assert play.versions()[3] == "111"
     assert play.changes == [("added", "a", "111"), ("added", "b", "112")]
 
 
 def test_next_watch_is_broken_after_90_s_without_a_first_line() -> None:
-    play = Play(a_list("100"), [BOOKMARK], [HANG], [], run=in_no_time)
-    assert play.asked_at == [0.0, 0.0, 0.0, 90.0, 90.0]
+    play = Play(a_list("100"), [BOOKMARK], [HANG], a_list("110"), [], run=in_no_time)
+    assert play.asked_at == [0.0, 0.0, 0.0, 90.0, 90.0, 90.0]
     assert len(play.troubles) == 1
 
 
@@ -254,18 +256,30 @@ def test_watch_without_bookmarks_may_be_silent_for_longer_than_it_lasts() -> Non
 
 
 def test_server_that_sent_one_bookmark_only_is_not_asked_every_90_s() -> None:
-    play = Play(a_list("100"), [BOOKMARK, HANG], [HANG], [], run=in_no_time)
-    assert play.asked_at[2] == 90.0
-    assert play.asked_at[3] >= 90.0 + 240.0 + 30.0
+    play = Play(a_list("100"), [BOOKMARK, HANG], a_list("110"), [HANG], [], run=in_no_time)
+    assert play.asked_at[2:4] == [90.0, 90.0]
+    assert play.asked_at[4] >= 90.0 + 240.0 + 30.0
+
+
+def test_a_version_that_restored_data_do_not_have_leads_to_a_list() -> None:
+    # An API server sends nothing to a watch from a later version than its own.
+    restored = a_list("50", b="45")
+    play = Play(
+        *(a_list("100", a="90", b="95"), [BOOKMARK, HANG]),
+        *(errors.TimedOut("no answer"), restored, restored, [an_event("ADDED", "c", "51")]),
+        run=in_no_time,
+    )
+    assert play.versions() == [None, "100", None, None, None, "50", "51"]
+    assert play.changes[-3:] == [("modified", "b", "45"), ("deleted", "a", "90"), ("added", "c", "51")]
 
 
 def test_many_lines_a_second_postpone_the_timeout_once_a_second() -> None:
     lines: list[bytes | float] = [BOOKMARK]
     for version in range(111, 411):
         lines += [0.5, an_event("MODIFIED", "a", str(version))]
-    play = Play(a_list("100"), [*lines, HANG], [], run=in_no_time)
+    play = Play(a_list("100"), [*lines, HANG], a_list("410"), [], run=in_no_time)
     assert 150.0 + 89.0 <= play.asked_at[2] <= 150.0 + 90.0
-    assert play.versions()[2] == "410"
+    assert play.versions()[3] == "410"
 
 
 @pytest.mark.parametrize(("lasts", "pauses"), [(0.0, 3), (60.0, 0)])

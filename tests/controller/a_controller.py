@@ -13,6 +13,8 @@ import msgspec
 from tests.builders.objects import a_node, a_pod, a_service
 from tests.client.calling import transport
 from tests.client.serving import access_to
+from tests.sandbox.server.faults import add_faults
+from tests.sandbox.server.local_client import LocalClient
 
 from zoneward.client.backoff import Backoff
 from zoneward.client.informer_cache import InformerCache
@@ -29,9 +31,8 @@ from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service, node_zone
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import compute_demand
-from zoneward.sandbox.server.faults import FaultInjector, parse_fault
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.resource_registry import LocalClient, Registry
+from zoneward.sandbox.server.resource_registry import Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import ServicePlan, plan_service
@@ -118,9 +119,8 @@ class Place(SandboxObjects):
 @asynccontextmanager
 async def a_sandbox(*faults: str) -> AsyncIterator[tuple[Registry, SandboxServer, Transport]]:
     registry = new_registry()
-    result = FaultInjector([parse_fault(fault) for fault in faults], seed=1) if faults else None
     async with (
-        SandboxServer(registry, faults=result) as server,
+        add_faults(SandboxServer(registry), *faults) as server,
         transport(access_to(server.address), retries=RetryPolicy()) as link,
     ):
         yield registry, server, link

@@ -162,6 +162,7 @@ def test_a_page_has_counters_and_current_values() -> None:
         f"{ZONEWARD}watch_trouble_seconds": 0.25,
         f"{ZONEWARD}contested_services": 4,
         f"{ZONEWARD}contested_namespaces": 1,
+        f"{ZONEWARD}hints_not_stored_services": 2,
         f'{ZONEWARD}unreadable_objects{{kind="Service"}}': 2,
         f'{ZONEWARD}unreadable_objects{{kind="Pod"}}': 0,
     }

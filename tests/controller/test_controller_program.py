@@ -33,6 +33,7 @@ from zoneward.controller.controller_program import (
 from zoneward.controller.endpointslice_controller import EndpointSliceController
 from zoneward.daemon.metrics import counter_total
 from zoneward.daemon.status_server import failed_checks
+from zoneward.kube import names
 from zoneward.kube.objects import ObjectKey, ServiceEvent
 from zoneward.kube.prometheus_settings import PrometheusSettings
 from zoneward.routing.configuration import Configuration, DemandSettings
@@ -131,6 +132,14 @@ async def test_in_flight_writes_finish_before_the_lease_is_released() -> None:
             "stopped leading",
             "released the Lease",
         ]
+
+
+@pytest.mark.parametrize("mode", [Mode.TAKE_OVER, Mode.ONLY_MARKED])
+async def test_the_lease_says_in_which_mode_its_holder_runs(mode: Mode) -> None:
+    async with a_place() as sandbox, a_run(url_of(sandbox), mode=mode) as run:
+        await run.until("became leader")
+        (lease,) = sandbox.objects(LEASES)
+        assert lease["metadata"]["annotations"] == {names.MODE_ANNOTATION: mode}
 
 
 async def test_the_lease_is_not_released_after_an_unanswered_write(monkeypatch: pytest.MonkeyPatch) -> None:

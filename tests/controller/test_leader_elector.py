@@ -42,7 +42,7 @@ from zoneward.controller.leader_elector import (
 )
 from zoneward.kube.objects import Lease, LeaseSpec, ObjectMeta
 from zoneward.sandbox.server.persistence import new_registry
-from zoneward.sandbox.server.resource_registry import Deletion, Registry, Write
+from zoneward.sandbox.server.resource_registry import Registry, Write
 
 BAD = Weather(delay=1.0, lost=0.1, unanswered=0.15, fault_before=0.07, fault_after=0.08, conflict=0.1, hang=0.05)
 
@@ -136,7 +136,7 @@ class Place:
         return all(host.elector.leader_identity == holder for host in self.hosts if not host.running.done())
 
     def delete_lease(self) -> None:
-        self.registry.delete(self.registry.kinds[LEASES], *LEASE_KEY, Deletion())
+        self.registry.delete(self.registry.kinds[LEASES], *LEASE_KEY)
 
     def label_lease(self) -> None:
         label = str(seconds())

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -14,7 +14,7 @@ from tests.client.recording import until
 from tests.controller.a_controller import at_work
 from tests.controller.model.network import in_no_time, in_virtual_time, seconds
 
-from zoneward.client.api_errors import Conflict, NotFound, TimedOut
+from zoneward.client.api_errors import ApiError, CallFailed, Conflict, NotFound, TimedOut
 from zoneward.client.informer_cache import InformerCache
 from zoneward.client.list_watch_decoder import UnreadableObject
 from zoneward.client.resources import (
@@ -42,6 +42,7 @@ from zoneward.controller.overlay_reconciler import (
 from zoneward.controller.queue.work_queue import Urgency, WorkItem, WorkQueue, namespace_of
 from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.controller.sync.service_states import ServiceStates
+from zoneward.controller.sync.slice_writer import SyncOutcome
 from zoneward.kube.names import BUILT_IN_MANAGER, OVERLAY_CONFIG_MAP, OVERLAY_MARK, PROGRAMMED_CONDITION
 from zoneward.kube.objects import (
     Condition,
@@ -67,6 +68,8 @@ class Server:
         self.asked: list[tuple[str, object]] = []
         self.version = 10
         self.exists = False
+        self.is_immutable = False
+        self.binary_keys: set[str] = set()
         self.uid = "u1"
         self.data: dict[str, str] = {}
         self.slice: EndpointSlice | None = None
@@ -90,6 +93,14 @@ class Server:
     async def patch(self, _resource: object, change: Mapping[str, Any], **_place: str) -> ObjectMeta:
         if not self.exists:
             raise NotFound(404, "NotFound", "", method="PATCH", path="")
+        if "metadata" in change:
+            self.asked.append(("patch", dict(change["metadata"])))
+            return self._metadata()
+        if self.is_immutable:
+            raise ApiError(422, "Invalid", "field is immutable when `immutable` is set", method="PATCH", path="")
+        self.binary_keys = set() if change.get("binaryData", ...) is None else self.binary_keys
+        if change["data"].keys() & self.binary_keys:
+            raise ApiError(422, "Invalid", "duplicate of key present in binaryData", method="PATCH", path="")
         self.asked.append(("patch", dict(change["data"])))
         self.data = {entry: value for entry, value in {**self.data, **change["data"]}.items() if value is not None}
         return self._metadata()
@@ -99,7 +110,7 @@ class Server:
         if obj.metadata.uid != self.uid:
             raise Conflict(409, "Conflict", "", method="DELETE", path="")
         self.asked.append(("delete", obj.metadata.uid))
-        self.exists = False
+        self.exists = self.is_immutable = False
         self.data = {}
 
     async def touch(self, _resource: object, *, namespace: str, name: str) -> EndpointSlice:
@@ -117,17 +128,20 @@ class Scene:
         self.stores = OverlayStores(on_unreadable=lambda _object: None)
         self.changed: list[ObjectKey] = []
         self.reapproached: list[ObjectKey] = []
+        self.now = 1000.0
         self.parameters = OverlayParameters(
             self.stores,
             cast(Writer, self.server),
             on_change=self.changed.extend,
             on_approach=self.reapproached.append,
+            clock=lambda: self.now,
         )
 
     def see(self, data: Mapping[str, str], *, version: int, uid: str = "u1", allow_older: bool = False) -> None:
         """The watch shows this state."""
         metadata = LiveConfigMapMeta(name=OVERLAY_CONFIG_MAP, namespace="shop", uid=uid, resource_version=str(version))
-        self.stores.config_maps.put(LiveConfigMap(metadata=metadata, data=dict(data)), allow_older=allow_older)
+        config_map = LiveConfigMap(metadata=metadata, data=dict(data), immutable=self.server.is_immutable or None)
+        self.stores.config_maps.put(config_map, allow_older=allow_older)
 
 
 def a_namespace(labels: Mapping[str, str]) -> Namespace:
@@ -183,6 +197,53 @@ async def test_a_deleted_config_map_is_created_again_with_all_entries() -> None:
     scene.server.exists = False
     await scene.parameters.write(WEB, {"web.IPv4": "none"})
     assert scene.server.asked[-1] == ("apply", ZONES | {"web.IPv4": "none"})
+
+
+async def test_two_writers_do_not_replace_the_entries_of_a_service_in_turn_forever() -> None:
+    scene, other = Scene(), ZONES | {"cart.10.0.0.1": "c"}
+    pauses: list[float] = []
+    web: dict[str, str] = {}
+    for _ in range(9):
+        before = scene.now
+        while True:
+            with suppress(CallFailed):
+                assert await scene.parameters.write(CART, ZONES)
+                break
+            web = {"web.IPv4": f"zones {scene.now:.0f}"}
+            assert await scene.parameters.write(WEB, web), "other Services are written"
+            scene.now += 1.0
+        pauses.append(scene.now - before)
+        scene.server.version += 1
+        scene.see(other | web, version=scene.server.version)
+    assert pauses[:2] == [0.0, 0.0], "the first time may be a person"
+    assert pauses[2:] == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
+    with pytest.raises(CallFailed, match="another program replaces its entries in the ConfigMap zoneward-overlay"):
+        await scene.parameters.write(CART, ZONES)
+    assert not await scene.parameters.write(CART, other), "they are what is wanted now"
+    scene.now += 700.0
+    assert await scene.parameters.write(CART, ZONES)
+    scene.see(other | web, version=scene.server.version + 1)
+    assert await scene.parameters.write(CART, ZONES)
+
+
+async def test_an_immutable_config_map_is_replaced_though_a_finalizer_keeps_it() -> None:
+    scene = Scene()
+    scene.server.exists = scene.server.is_immutable = True
+    scene.see({"web.IPv4": "none", "junk": "x"}, version=5)
+    assert await scene.parameters.write(CART, ZONES)
+    wanted = {"web.IPv4": "none", "junk": "x"} | ZONES
+    assert scene.server.asked == [("patch", {"finalizers": None}), ("delete", "u1"), ("apply", wanted)]
+    scene.see(wanted, version=scene.server.version)
+    assert await scene.parameters.remove("shop", lambda key: key == ("shop", "junk"))
+    assert scene.server.asked[-1] == ("patch", {"junk": None})
+
+
+async def test_binary_data_of_somebody_else_keeps_no_entry_out() -> None:
+    scene = Scene()
+    scene.server.exists, scene.server.binary_keys = True, {"cart.IPv4"}
+    scene.see({}, version=5)
+    assert await scene.parameters.write(CART, ZONES)
+    assert scene.server.data == ZONES
 
 
 async def test_entries_that_somebody_else_changed_are_reported_and_own_writes_are_not() -> None:
@@ -358,7 +419,8 @@ class Overlay(Scene):
         for pod in pods:
             self.cache.pods.put(msgspec.convert(msgspec.to_builtins(pod), LivePod))
         endpoints = (
-            an_endpoint(pod.status.pod_ip, zone=pod.spec.node_name[-1], node=pod.spec.node_name) for pod in pods
+            an_endpoint(pod.status.pod_ip, zone=pod.spec.node_name[-1], node=pod.spec.node_name, pod=pod.metadata.name)
+            for pod in pods
         )
         self.server.slice = a_slice("cart-1", *endpoints, manager=BUILT_IN_MANAGER)
         self.cache.slices.put(self.server.slice)
@@ -437,6 +499,28 @@ async def _leave_while_entries_become(data: dict[str, str]) -> None:
     assert overlay.server.slice is not None
     assert {endpoint.hints for endpoint in overlay.server.slice.endpoints or ()} == {None}
     assert overlay.server.data == {}
+
+
+@in_virtual_time
+async def test_slices_get_their_hints_though_the_api_server_refuses_another_one() -> None:
+    overlay = Overlay()
+    assert overlay.server.slice is not None
+    first, *others = overlay.server.slice.endpoints or ()
+    overlay.server.slice = a_slice("cart-1", *others, manager=BUILT_IN_MANAGER)
+    for slice_ in (a_slice("cart-0", first, manager=BUILT_IN_MANAGER), overlay.server.slice):
+        overlay.cache.slices.put(slice_)
+    touch = overlay.server.touch
+
+    async def touch_or_refuse(resource: object, *, namespace: str, name: str) -> EndpointSlice:
+        if name == "cart-0":
+            raise ApiError(422, "Invalid", "not valid in this version", method="PATCH", path="")
+        return await touch(resource, namespace=namespace, name=name)
+
+    overlay.server.touch = touch_or_refuse  # type: ignore[method-assign, assignment]
+    await overlay.reconcile()
+    result = await overlay.reconciler.reconcile(WorkItem(CART, since=0, urgency=Urgency.NORMAL))
+    assert result.outcome is SyncOutcome.FAILED
+    assert None not in {endpoint.hints for endpoint in overlay.server.slice.endpoints or ()}
 
 
 @in_virtual_time

@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack, suppress
 import pytest
 from tests.controller.lines import Lines
 
-from zoneward.client.api_errors import Unreachable
+from zoneward.client.api_errors import Forbidden, Unreachable
 from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, UserInfo
 from zoneward.daemon.listen_address import ListenAddress
 from zoneward.daemon.program import Program, collect_seldom, run_program
@@ -103,11 +103,24 @@ def test_the_exit_status_says_how_it_ended_and_bad_input_is_left_to_the_command_
         os.kill(os.getpid(), signal.SIGTERM)
         await stop.wait()
 
-    assert run_program(run, name="proxy", log=log, error_message=str) == (error is not None)
+    assert run_program(run, name="proxy", log=log, access=ACCESS) == (error is not None)
     assert log.events == lines
     raised = InputError("--node", "expected the name of a Node")
     with pytest.raises(InputError):
-        run_program(run, name="proxy", log=log, error_message=str)
+        run_program(run, name="proxy", log=log, access=ACCESS)
+
+
+@pytest.mark.parametrize("name", ["controller", "proxy", "meter"])
+def test_a_program_that_may_not_watch_ends_with_the_rule_to_add(name: str) -> None:
+    message = 'services is forbidden: User "me" cannot watch resource "services" in API group "" at the cluster scope'
+    log = Lines()
+
+    async def run(_stop: asyncio.Event) -> None:
+        raise Forbidden(403, "Forbidden", message, method="GET", path="/api/v1/services")
+
+    assert run_program(run, name=name, log=log, access=ACCESS) == 1
+    ((_, fields),) = log.lines
+    assert 'rule grants it: {apiGroups: [""], resources: ["services"], verbs: ["watch"]}' in str(fields["error"])
 
 
 async def test_collections_begin_once_it_has_started_and_never_walk_over_what_it_has_then() -> None:

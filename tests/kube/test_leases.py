@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace as with_
 
+from zoneward.kube import names
 from zoneward.kube.leases import (
     CONTROLLER_LEASE,
     ProgrammedReport,
@@ -18,8 +19,8 @@ from zoneward.kube.leases import (
     without_expired_holder,
 )
 from zoneward.kube.objects import Lease, OwnerReference
+from zoneward.kube.workload_objects import AnnotatedMeta, LeaseSpec
 from zoneward.kube.workload_objects import Lease as ControllerLease
-from zoneward.kube.workload_objects import LeaseSpec, WorkloadMeta
 
 SOME = ProgrammedReport(1000, 2000, (("shop", "cart"), ("shop", "wishlist")))
 
@@ -71,12 +72,20 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def controller_lease(
-    seconds: float = 0, *, name: str = CONTROLLER_LEASE, holder: str | None = "a", duration: int | None = 15
+    seconds: float = 0,
+    *,
+    name: str = CONTROLLER_LEASE,
+    holder: str | None = "a",
+    duration: int | None = 15,
+    mode: str | None = None,
 ) -> ControllerLease:
     """A Lease that was renewed ``seconds`` before noon."""
     renewed = (NOON - timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec = LeaseSpec(holder_identity=holder, lease_duration_seconds=duration, renew_time=renewed)
-    return ControllerLease(metadata=WorkloadMeta(name=name, namespace="zoneward-system"), spec=spec)
+    annotations = None if mode is None else {names.MODE_ANNOTATION: mode}
+    return ControllerLease(
+        metadata=AnnotatedMeta(name=name, namespace="zoneward-system", annotations=annotations), spec=spec
+    )
 
 
 @pytest.mark.parametrize(
@@ -109,3 +118,9 @@ def test_newest_renewal_is_the_time_of_a_file() -> None:
     assert not is_led([kubelet])
     assert is_led([controller_lease(5, name="other"), kubelet], name="other")
     assert not is_led([])
+
+
+def test_an_overlay_updates_no_slices() -> None:
+    assert not is_led([controller_lease(mode="overlay")])
+    assert is_led([controller_lease(mode="overlay"), controller_lease(mode="only-marked")])
+    assert is_held(controller_lease(mode="overlay"), now=NOON)

@@ -62,6 +62,12 @@ def test_preset_sums_traffic_from_inside_the_cluster() -> None:
     assert str(proxy) == "http://p:9090 (zoneward-proxy, the last 10 min)"
 
 
+def test_preset_counts_one_of_the_jobs_that_scrape_a_program() -> None:
+    labels = "instance,namespace,service,zone"
+    expected = f"sum by (namespace,service,zone) (max by ({labels}) (sum by (job,{labels}) (label_replace("
+    assert read(URL).demand_query().startswith(expected)
+
+
 def test_preset_excludes_programs_outside_of_the_cluster() -> None:
     name = '"[a-z0-9][a-z0-9.-]{0,252}"'
     query = read(URL).demand_query(without_nodes=["gone", "a.b"])

@@ -22,6 +22,7 @@ from zoneward.meter.flow_meter import FlowMeter, FlowTable
 from zoneward.meter.meter_cache import MeterCache, MeteredNode
 from zoneward.meter.traffic_totals import TrafficTotal
 from zoneward.netlink.conntrack import Flow, read_flows
+from zoneward.snapshots.measured_traffic_files import read_measured_traffic
 
 VIP, BALANCER, NODE = (socket.inet_aton(name) for name in ("10.96.0.1", "198.51.100.1", "192.0.2.1"))
 POD, STRANGER = (socket.inet_aton(name) for name in ("10.1.0.5", "203.0.113.9"))
@@ -60,13 +61,12 @@ class Site:
         self.cache.services.set_service(CART, msgspec.convert(service, Service))
         endpoints = [("10.1.0.1", "a"), ("10.2.0.1", "b"), ("10.1.0.3", None)]
         self.cache.endpoints.set_slice(("shop", "cart-1"), CART, endpoints, now=0.0)
-        self.meter = FlowMeter(
-            cast(ConntrackReader, self.kernel),
-            self.cache,
-            limit=10,
-            now=lambda: datetime(2026, 3, 1, tzinfo=UTC),
-            clock=self._later,
-        )
+        self.time = datetime(2026, 3, 1, tzinfo=UTC)
+        self.meter = self.new_meter()
+
+    def new_meter(self) -> FlowMeter:
+        kernel = cast(ConntrackReader, self.kernel)
+        return FlowMeter(kernel, self.cache, limit=10, now=lambda: self.time, clock=self._later)
 
     def _later(self) -> float:
         self.now += 100.0
@@ -143,6 +143,21 @@ async def test_what_somebody_else_translates_is_not_counted() -> None:
     for flow in (to(NODE, 30_080, endpoint=UNKNOWN), to(VIP, 81), to(VIP, 80, protocol=socket.IPPROTO_UDP)):
         site.kernel.announced.append(flow.but(ended=True).message())
     assert not (await site.document()).services
+
+
+async def test_documents_can_be_appended_to_one_file() -> None:
+    site = Site()
+    lines = [await site.meter.document(), await site.meter.document()]
+    assert len(list(read_measured_traffic("measured.jsonl", b"".join(lines)))) == 2
+
+
+async def test_a_clock_that_is_set_while_the_meter_runs_does_not_change_for_how_long_it_counted() -> None:
+    site = Site()
+    site.time = datetime(1970, 1, 1, tzinfo=UTC)
+    began, meter = site.now, site.new_meter()
+    site.time = datetime(2026, 3, 1, tzinfo=UTC)
+    document = msgspec.json.decode(await meter.document(), type=MeasuredTraffic)
+    assert (document.until - document.since).total_seconds() == pytest.approx(site.now - began, abs=100)
 
 
 async def test_a_document_says_when_something_is_missing() -> None:

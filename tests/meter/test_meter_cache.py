@@ -256,6 +256,16 @@ def test_endpoints_that_are_gone_take_bounded_memory() -> None:
     assert zones.zone(CART, address(f"10.{batch - 2}.0.1")) == "a"
 
 
+def test_endpoints_that_stay_leave_others_their_room() -> None:
+    zones = EndpointZones()
+    gone = [(f"10.{index >> 16}.{index >> 8 & 255}.{index & 255}", "a") for index in range(MAX_GONE_ENDPOINTS)]
+    zones.set_slice(("shop", "one"), CART, gone, now=0.0)
+    zones.remove_slice(("shop", "one"), now=0.0)
+    for _ in range(2):
+        zones.set_slice(("shop", "two"), CART, [("192.0.2.1", "a"), ("192.0.2.2", "b")], now=1.0)
+    assert {zones.zone(CART, address(text)) for text, _ in gone} == {"a"}
+
+
 def test_traffic_of_a_node_is_distinguished_from_that_of_others() -> None:
     addresses = [{"type": "InternalIP", "address": text} for text in ("192.0.2.1", "worker-1", "2001:db8::1")]
     document = {"spec": {"podCIDRs": ["10.1.0.0/16", "no range", "fd00:1::/64"]}, "status": {"addresses": addresses}}

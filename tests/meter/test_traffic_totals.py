@@ -23,6 +23,7 @@ def test_a_document_separates_traffic_from_the_node_and_from_outside() -> None:
         total.connections, total.request, total.response = connections, 10 * connections, 100 * connections
         total.has_bytes = True
     traffic = document(totals)
+    assert (traffic.node, traffic.zone) == ("n1", "a")
     assert traffic.services == (
         ServiceTraffic(
             namespace="shop",

@@ -18,7 +18,7 @@ from zoneward.kube.leases import LEASE_DURATION, RENEW_INTERVAL, ProgrammedRepor
 from zoneward.kube.objects import Lease, OwnerReference
 from zoneward.proxy.node_lease import WRITE_PERIOD, NodeLease
 from zoneward.proxy.reporter import Reporter
-from zoneward.sandbox.server.resource_registry import Deletion, Registry
+from zoneward.sandbox.server.resource_registry import Registry
 
 NAMESPACE, NAME = "kube-system", "zoneward-proxy-n1"
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -134,7 +134,7 @@ async def test_a_lease_that_somebody_deletes_or_writes_is_written_again() -> Non
     async with a_running_lease() as scene:
         scene.programmed = ProgrammedReport(1, 1)
         await scene.past(WRITE_PERIOD)
-        scene.registry.delete(scene.registry.kinds["leases.coordination.k8s.io"], NAMESPACE, NAME, Deletion())
+        scene.registry.delete(scene.registry.kinds["leases.coordination.k8s.io"], NAMESPACE, NAME)
         scene.programmed = ProgrammedReport(2, 2)
         await scene.past(3 * WRITE_PERIOD)
         scene.troubles.clear()

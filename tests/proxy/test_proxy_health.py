@@ -130,9 +130,9 @@ async def test_a_taken_port_is_reported_once_and_tried_until_it_is_free() -> Non
     log = Lines()
     pauses: list[float] = []
     with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
+        taken_port = free_port()
+        other.bind(("127.0.0.1", taken_port))
         other.listen()
-        taken_port = other.getsockname()[1]
 
         async def sleep(seconds: float) -> None:
             pauses.append(seconds)
@@ -248,9 +248,9 @@ async def test_a_server_closes_with_its_service_and_moves_with_its_port() -> Non
 
 async def test_a_taken_port_is_reported_once_and_opened_when_it_is_free() -> None:
     troubles = Troubles()
+    port = free_port()
     async with served(ServiceHealthServer(reporter=troubles, again=0.01)) as ports:
-        with socket.create_server(("", 0)) as other:
-            port = other.getsockname()[1]
+        with socket.create_server(("", port)):
             ports.set_service(CART, port, 1)
             while not troubles.reported:
                 await asyncio.sleep(0.002)

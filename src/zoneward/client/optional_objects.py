@@ -105,7 +105,7 @@ async def _read_config_maps(transport: ReadTransport, daemon_sets: Sequence[Daem
 
 
 async def _read_overlays(transport: ReadTransport) -> Sequence[ConfigMap]:
-    """The ConfigMaps of an overlay; none if they cannot be read, since only a finding of `check` needs them."""
+    """The ConfigMaps of an overlay; none if they cannot be read: no command notices the overlay then."""
     scope = ListScope(field_selector=f"metadata.name={OVERLAY_CONFIG_MAP}")
     try:
         config_maps = await list_all(transport, CONFIG_MAPS, scope, on_unreadable=lambda _unreadable: None)

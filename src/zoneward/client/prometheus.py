@@ -4,7 +4,6 @@ See the Prometheus documentation, HTTP API § Instant queries.
 """
 
 import asyncio
-import base64
 import os
 import ssl
 from collections import Counter
@@ -12,7 +11,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from math import isfinite
 from sys import float_info
 from typing import Final, Generic, TypeVar
-from urllib.parse import unquote, urlsplit
 
 import aiohttp
 import msgspec
@@ -27,6 +25,7 @@ from zoneward.kube.input_files import read_regular
 from zoneward.kube.json_documents import DECODE_ERRORS
 from zoneward.kube.objects import ObjectKey
 from zoneward.kube.prometheus_settings import PrometheusSettings, is_node_name
+from zoneward.kube.safe_text import basic_authorization
 
 MAX_ANSWER: Final = 64 << 20
 """Bytes of an answer after decompression: 400,000 series with long names."""
@@ -161,12 +160,10 @@ class Prometheus:
             "Accept-Encoding": "gzip",
             "User-Agent": f"zoneward/{__version__}",
         }
-        parts = urlsplit(self.settings.url)
         if self.settings.token_file is not None:
             headers["Authorization"] = f"Bearer {self._token(self.settings.token_file)}"
-        elif parts.username is not None:
-            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-            headers["Authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
+        elif authorization := basic_authorization(self.settings.url):
+            headers["Authorization"] = authorization
         return self.settings.server, headers
 
     def _token(self, file: str) -> str:

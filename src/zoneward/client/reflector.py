@@ -10,6 +10,9 @@ What can happen, and what the reflector does:
   (`zoneward.client.http_connection`). If the server is frozen, or a proxy keeps the connection open, the reflector
   watches again after `ReflectorSettings.bookmark_silence` without a line, since API servers send a bookmark every
   minute. A server that sends no bookmarks may be silent for longer than the timeout of a watch.
+  The server's data may also have been restored from a backup: an API server sends nothing to a watch from a version
+  that it has not reached yet, and later only what comes after that version. So after such a silence the reflector
+  compares its version with that of the server's data first, and lists again if it is newer.
 - An event is late or a duplicate: its version is not newer than the last one seen, and it is dropped. If several such
   events come in a row, in increasing order, the last version seen cannot be right (some server sent a version of 10^18,
   or the server's data were restored): the reflector lists again, and accepts the list.
@@ -137,6 +140,8 @@ class Reflector(Generic[WatchedT]):
         self._has_watched = self._is_open = self._has_progressed = False
         self._sends_bookmarks = False
         """Whether a bookmark has been received since a watch was last silent for too long."""
+        self._was_silent = False
+        """Whether the last watch was silent for too long."""
         self._failures = self._suspicions = self._stale_lists = self._broken_lists = 0
 
     async def run(self) -> NoReturn:
@@ -150,6 +155,8 @@ class Reflector(Generic[WatchedT]):
             self._has_progressed, start = False, self._clock()
             failure: CallFailed | None = None
             try:
+                if self._was_silent:
+                    await self._check_version()
                 if self._version is None and (self._stale_lists or not self._features.streams_lists):
                     await self._list()
                 await self._watch()
@@ -211,6 +218,15 @@ class Reflector(Generic[WatchedT]):
                 self._store.mark_unreadable(unreadable, allow_older=allow_older)
             if page.is_last:
                 self._finish_list(page.version, keys)
+
+    async def _check_version(self) -> None:
+        """List again if the server's data are older than what was seen. The first page of a list has their version."""
+        async for page in list_pages(self._transport, self._resource, self._options, size=1):
+            version = parse_resource_version(page.version)
+            if version is not None and self._newest is not None and version < self._newest:
+                self._version, self._stale_lists = None, _MAX_STALE_LISTS
+            self._was_silent = False
+            return
 
     def _is_stale(self, version: str) -> bool:
         """Whether to accept a list that is older than what was seen. Raises CallFailed if a replica may lag behind."""
@@ -289,7 +305,7 @@ class Reflector(Generic[WatchedT]):
             if not timeout.expired():
                 raise
             if limit is None:
-                self._sends_bookmarks = False
+                self._sends_bookmarks, self._was_silent = False, True
                 raise SilentConnection(f"nothing came for {silence:g} s, not even a bookmark") from None
             # A server that ignores sendInitialEvents would never complete the list.
             self._features.streams_lists = False

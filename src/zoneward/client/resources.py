@@ -115,6 +115,7 @@ class LiveConfigMap(ConfigMap, frozen=True, gc=False, rename="camel", omit_defau
     """A ConfigMap with the metadata that a writer needs."""
 
     metadata: LiveConfigMapMeta = LiveConfigMapMeta()
+    immutable: bool | None = None
 
 
 class LiveProxyPod(ProxyPod, frozen=True, gc=False, rename="camel", omit_defaults=True, kw_only=True):
@@ -183,10 +184,6 @@ class ApiResource(Generic[ObjectT]):
     def group(self) -> str:
         """Empty for the core group, as in the rules of a ClusterRole."""
         return self.api.rpartition("/")[0]
-
-    @property
-    def version(self) -> str:
-        return self.api.rpartition("/")[2]
 
     def path(self, *, namespace: str | None = None, name: str | None = None) -> str:
         """The path of all objects, those in a namespace, or one object. Cluster-scoped kinds ignore ``namespace``."""

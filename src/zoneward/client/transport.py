@@ -258,7 +258,7 @@ class Transport:
         while True:
             try:
                 left = deadline - self._clock()
-                return await self._attempt(partial(self._read, call, limit=left))
+                return await self._attempt(partial(self._read, call, limit=limit, left=left))
             except CallFailed as error:
                 if once:
                     raise
@@ -281,10 +281,11 @@ class Transport:
                 raise
             return await send(other)
 
-    async def _read(self, call: _Call, identity: Identity, *, limit: float) -> bytes:
+    async def _read(self, call: _Call, identity: Identity, *, limit: float, left: float) -> bytes:
+        """``left`` are the seconds that remain of ``limit``, which errors name."""
         is_whole = call.method == "GET" and "limit" not in call.query
         with translate_errors(limit=limit):
-            async with asyncio.timeout(limit), await self._request(call, identity) as response:
+            async with asyncio.timeout(left), await self._request(call, identity) as response:
                 return await read_body(response, limit=MAX_ANSWER if is_whole else MAX_PAGE)
 
     async def _open_stream(self, call: _Call, identity: Identity, idle: float) -> aiohttp.ClientResponse:

@@ -8,6 +8,7 @@ from msgspec import Meta, field
 
 from zoneward.daemon.listen_address import ListenText
 from zoneward.daemon.log import LogFormat
+from zoneward.kube import names
 from zoneward.kube.input_error import ConfigurationError
 from zoneward.kube.leases import CONTROLLER_LEASE
 from zoneward.kube.settings import Name, Seconds, Settings, bounds
@@ -16,7 +17,7 @@ from zoneward.kube.settings import Name, Seconds, Settings, bounds
 class Mode(StrEnum):
     """The Services whose EndpointSlices the controller writes, or whose hints."""
 
-    OVERLAY = "overlay"
+    OVERLAY = names.OVERLAY_MODE
     """The built-in controller writes all slices; an admission policy sets Zoneward's hints in those of selected
     Services."""
 

@@ -47,6 +47,7 @@ from zoneward.daemon.log import Log, RepeatFilter
 from zoneward.daemon.metrics import MetricsPage
 from zoneward.daemon.program import Program, named_error
 from zoneward.daemon.status_server import StatusPages, Work, cache_is_synced, watches_are_open
+from zoneward.kube import names
 from zoneward.kube.demand import DemandFigures
 from zoneward.kube.gc_tuning import disable_gc, enable_gc, freeze_objects, restore_gc
 from zoneward.kube.objects import ObjectKey
@@ -249,6 +250,7 @@ class ControllerProgram:
                 key=self._lease,
                 identity=new_identity(),
                 timing=settings.leader_election,
+                annotations={names.MODE_ANNOTATION: self._mode},
                 on_change=self._on_leader_change,
                 on_error=self._on_lease_error,
             )

@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import Any, Final, NoReturn
 
 from msgspec.structs import replace
@@ -83,9 +84,18 @@ class LeaseClaim:
 
 
 def decide_about_lease(
-    observed: ObservedLease, *, key: ObjectKey, identity: str, timing: LeaseTiming, now: float, stamp: str
+    observed: ObservedLease,
+    *,
+    key: ObjectKey,
+    identity: str,
+    timing: LeaseTiming,
+    now: float,
+    stamp: str,
+    annotations: Mapping[str, str] = MappingProxyType({}),
 ) -> LeaseWait | LeaseClaim:
     """What to do about a Lease, ``key`` (namespace, name). ``now``: of the clock of ``observed.since``.
+
+    ``annotations`` are set in the claimed Lease.
 
     ``stamp``: the time of day, for people; it differs from all earlier stamps of this replica, because other
     replicas recognize a renewal by it.
@@ -108,9 +118,11 @@ def decide_about_lease(
         ),
     )
     if observed.lease is not None and not observed.is_gone:
-        return LeaseClaim(replace(observed.lease, spec=spec))
-    namespace, name = key
-    return LeaseClaim(Lease(metadata=ObjectMeta(namespace=namespace, name=name), spec=spec))
+        metadata = observed.lease.metadata
+    else:
+        metadata = ObjectMeta(namespace=key[0], name=key[1])
+    metadata = replace(metadata, annotations={**(metadata.annotations or {}), **annotations} or None)
+    return LeaseClaim(Lease(metadata=metadata, spec=spec))
 
 
 def released_lease(observed: ObservedLease, *, identity: str, stamp: str) -> LeaseClaim | None:
@@ -160,6 +172,7 @@ class _UnansweredClaim:
 
 class LeaderElector:
     """`run` it to take part in the election. ``key``: namespace and name of the Lease; ``identity`` is unique.
+    ``annotations`` are set in the Lease while this replica leads.
 
     ``on_change`` gets True when this replica begins to lead, and False as soon as it no longer does: another one took
     over, or it did not renew by the deadline. ``on_error`` gets failed calls, which are retried.
@@ -174,6 +187,7 @@ class LeaderElector:
         key: ObjectKey,
         identity: str,
         timing: LeaseTiming | None = None,
+        annotations: Mapping[str, str] = MappingProxyType({}),
         on_change: Callable[[bool], None] = lambda _is_leader: None,
         on_error: Callable[[CallFailed], None] = lambda _error: None,
         clock: Callable[[], float] = since_boot,
@@ -185,7 +199,7 @@ class LeaderElector:
         self.timing: Final = timing or LeaseTiming()
         self.leading: Final = asyncio.Event()
         """Set while this replica leads, as ``on_change`` was last called."""
-        self._connection, self._key = connection, key
+        self._connection, self._key, self._annotations = connection, key, annotations
         self._on_change, self._on_error = on_change, on_error
         self._clock, self._now, self._sleep, self._chance = clock, now, sleep, chance
         self._runs = False
@@ -276,7 +290,13 @@ class LeaderElector:
     def _decide(self, observed: ObservedLease) -> LeaseWait | LeaseClaim:
         now, stamp = self._clock(), self._next_stamp()
         return decide_about_lease(
-            observed, key=self._key, identity=self.identity, timing=self.timing, now=now, stamp=stamp
+            observed,
+            key=self._key,
+            identity=self.identity,
+            timing=self.timing,
+            now=now,
+            stamp=stamp,
+            annotations=self._annotations,
         )
 
     async def _read(self) -> ObservedLease:

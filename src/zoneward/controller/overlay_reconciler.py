@@ -3,7 +3,8 @@
 A namespace with Services in the overlay has one ConfigMap, from which the API server takes the hints. Only what changed
 is written, as a merge patch, so that two Services of a namespace never overwrite each other's entries, and a write is
 small however large the ConfigMap is. The watch shows what somebody else writes into it, and the Service of such an
-entry is synced again.
+entry is synced again: at once the first time, which may be a person, and after growing pauses when it happens again and
+again. Two controllers with different configurations would write in turn forever.
 
 Entries reach a slice when it is written next. So the controller *touches* the slices whose hints differ: it sends an
 empty patch, which runs the admission policy and changes nothing else. Several API servers learn of a new ConfigMap at
@@ -15,7 +16,6 @@ entries go. The built-in controller notices that its slices changed, and writes 
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -76,6 +76,9 @@ NOT_APPLIED: Final = "OverlayNotApplied"
 """The reason of the condition and of the Event: the API server does not set the hints that the entries ask for."""
 REFUSED: Final = "OverlayRefused"
 """The reason of the condition and of the Event: the Service cannot be in the overlay."""
+_CONTEST_BACKOFF: Final = Backoff(initial=2.0, cap=60.0)
+_CONTEST_MEMORY: Final = 600.0
+"""Seconds after which a change by another writer is the first one again."""
 _NO_ENTRIES: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -107,6 +110,16 @@ class _NamespaceParameters:
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
+@dataclass(slots=True)
+class _Contest:
+    """How often another writer replaced the entries that this replica had written of a Service, and when this replica
+    may write them again."""
+
+    changes: int = 0
+    changed_at: float = 0.0
+    not_before: float = 0.0
+
+
 class OverlayParameters:
     """The ConfigMaps of the overlay, one for each namespace with Services in it.
 
@@ -121,10 +134,15 @@ class OverlayParameters:
         *,
         on_change: Callable[[Iterable[ObjectKey]], None],
         on_approach: Callable[[ObjectKey], None],
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self.stores: Final = stores
+        self._clock = clock or asyncio.get_running_loop().time
         self._writer, self._on_change, self._on_approach = writer.once(), on_change, on_approach
         self._namespaces: dict[str, _NamespaceParameters] = {}
+        self._written: set[ObjectKey] = set()
+        """Services whose entries are those that this replica wrote."""
+        self._contests: dict[ObjectKey, _Contest] = {}
         stores.config_maps.subscribe(self._config_map_changed)
         stores.namespaces.subscribe(self._namespace_changed)
 
@@ -155,8 +173,27 @@ class OverlayParameters:
     # --- writes -------------------------------------------------------------------------------------------------------
 
     async def write(self, key: ObjectKey, entries: Mapping[str, str]) -> bool:
-        """Replace the entries of a Service. Returns whether anything was written. Raises CallFailed."""
-        return await self._write(key[0], {key[1]: entries})
+        """Replace the entries of a Service. Returns whether anything was written. Raises CallFailed, also while another
+        writer keeps replacing them."""
+        contest = self._contests.get(key)
+        if contest is not None and self._clock() < contest.not_before and self.entries_of(key) != entries:
+            raise CallFailed(
+                f"another program replaces its entries in the ConfigMap {names.OVERLAY_CONFIG_MAP}", sent=False
+            )
+        is_written = await self._write(key[0], {key[1]: entries})
+        if is_written:
+            self._written.add(key)
+        return is_written
+
+    def forget(self, key: ObjectKey) -> None:
+        """A Service was deleted."""
+        self._written.discard(key)
+        self._contests.pop(key, None)
+
+    def clear(self) -> None:
+        """Another replica leads from now on."""
+        self._written.clear()
+        self._contests.clear()
 
     async def remove(self, namespace: str, is_gone: Callable[[ObjectKey], bool]) -> bool:
         """Remove the entries of all Services of a namespace that are gone, in one write, however many there are.
@@ -201,10 +238,15 @@ class OverlayParameters:
         Returns whether the watch has shown neither this state nor a later one.
         """
         metadata = None
+        config_map = self.stores.config_maps.get(namespace, names.OVERLAY_CONFIG_MAP)
+        if config_map is not None and config_map.immutable and config_map.metadata.uid == parameters.uid:
+            await self._replace_immutable(namespace, parameters)
         if parameters.uid is not None:
+            # Binary data of another writer may have keys or the size that keep the entries out.
+            patch = {"data": changes, "binaryData": None}
             try:
                 metadata = await self._writer.patch(
-                    CONFIG_MAPS, {"data": changes}, namespace=namespace, name=names.OVERLAY_CONFIG_MAP
+                    CONFIG_MAPS, patch, namespace=namespace, name=names.OVERLAY_CONFIG_MAP
                 )
             except NotFound:
                 parameters.uid = None
@@ -216,6 +258,13 @@ class OverlayParameters:
             return False
         parameters.uid, parameters.version = metadata.uid, version
         return True
+
+    async def _replace_immutable(self, namespace: str, parameters: _NamespaceParameters) -> None:
+        """Somebody made it before there was a policy that denies it, maybe with a finalizer so that it stays."""
+        await self._writer.patch(
+            CONFIG_MAPS, {"metadata": {"finalizers": None}}, namespace=namespace, name=names.OVERLAY_CONFIG_MAP
+        )
+        await self._delete(namespace, parameters)
 
     async def _delete(self, namespace: str, parameters: _NamespaceParameters) -> bool:
         """The last Service of the namespace leaves the overlay: nothing remains.
@@ -286,8 +335,20 @@ class OverlayParameters:
         )
         for name in services:
             self._set(namespace, parameters, name, entries.get(name, _NO_ENTRIES))
+            self._note_contest((namespace, name))
         if services:
             self._on_change([(namespace, name) for name in services])
+
+    def _note_contest(self, key: ObjectKey) -> None:
+        """Another writer changed the entries of a Service."""
+        if key not in self._written:
+            return
+        self._written.discard(key)
+        now, contest = self._clock(), self._contests.setdefault(key, _Contest())
+        if now > contest.changed_at + _CONTEST_MEMORY:
+            contest.changes = 0
+        contest.changes, contest.changed_at = contest.changes + 1, now
+        contest.not_before = now + (_CONTEST_BACKOFF.delay(contest.changes - 1) if contest.changes > 1 else 0.0)
 
     def _namespace_changed(self, old: Namespace | None, new: Namespace | None) -> None:
         if old is not None and new is None:
@@ -358,6 +419,7 @@ class OverlayReconciler:
         for pending in (self._encoded, self._touches, self._removals, self._unreported_events):
             pending.clear()
         self._refused.clear()
+        self._parameters.clear()
 
     async def reconcile(self, item: WorkItem[ObjectKey]) -> ReconcileResult:
         """Write the entries of a Service, and touch its slices. Raises nothing for any response of an API server."""
@@ -446,21 +508,34 @@ class OverlayReconciler:
     async def _touch_due(
         self, key: ObjectKey, touches: dict[str, _Touch], needs_touch: Callable[[EndpointSlice], bool]
     ) -> int:
-        """Touch the slices that are due, and come back for the others. Returns the number of touches."""
+        """Touch the slices that are due, and come back for the others. Returns the number of touches.
+
+        Raises CallFailed; if the API server refuses some slices, after the others were touched.
+        """
         now = self._clock()
         touched = 0
+        refusal: CallFailed | None = None
         for name in sorted(name for name, touch in touches.items() if touch.due <= now):
             touched += 1
             stored = None
-            with suppress(NotFound):
+            try:
                 stored = await self._writer.touch(SLICES, namespace=key[0], name=name)
                 self._metrics.overlay_touches.inc()
+            except NotFound:
+                pass
+            except CallFailed as error:
+                if write_outcome(error) is not WriteOutcome.REFUSED:
+                    raise
+                refusal = error
+                continue
             if stored is None or not needs_touch(stored):
                 del touches[name]
             else:
                 touch = touches[name]
                 touch.attempts += 1
                 touch.due = self._clock() + _TOUCH_BACKOFF.delay(touch.attempts)
+        if refusal is not None:
+            raise refusal
         if touches:
             due = min(touch.due for touch in touches.values())
             asyncio.get_running_loop().call_at(due, self._queue.add, key)
@@ -559,6 +634,7 @@ class OverlayReconciler:
         So do those of all other Services of its namespace that are gone: somebody may have added thousands of entries.
         """
         self._forget(key)
+        self._parameters.forget(key)
         self._refused.discard(key)
         if self._status_writer is not None:
             self._status_writer.forget(key)

@@ -147,7 +147,7 @@ def run_program(
     *,
     name: str,
     log: Log,
-    error_message: Callable[[CallFailed], str],
+    access: ClientConfig,
 ) -> int:
     """Run a program until SIGTERM or SIGINT, which set the event that ``run`` gets; a second signal ends it at once.
 
@@ -173,7 +173,7 @@ def run_program(
     except KeyboardInterrupt:
         return _SIGNALLED + signal.SIGINT
     except CallFailed as error:
-        log.error(f"the {name} ends: the server refuses it", error=error_message(error))
+        log.error(f"the {name} ends: the server refuses it", error=log_message(error, access, now=datetime.now(UTC)))
         return _FAILED
     except InputError:
         raise

@@ -46,14 +46,20 @@ def has_selector_annotation(service: Service) -> bool:
     return SELECTOR_ANNOTATION in (service.metadata.annotations or {})
 
 
+def is_adopted(service: Service) -> bool:
+    """Whether the selector is in the annotation only. Beside a selector, the annotation is left over or being removed:
+    the built-in controller writes the slices."""
+    return has_selector_annotation(service) and not service.spec.selector
+
+
 def manager_of(slice_: EndpointSlice) -> str | None:
     """The controller that manages a slice, by its label."""
     return (slice_.metadata.labels or {}).get(names.MANAGED_BY_LABEL)
 
 
 def runs_zoneward(service: Service, slices: Iterable[EndpointSlice]) -> bool:
-    """Whether a Service was adopted, or has slices with the label of Zoneward's controller."""
-    return has_selector_annotation(service) or any(manager_of(slice_) == names.MANAGER for slice_ in slices)
+    """Whether a Service is adopted, or has slices with the label of Zoneward's controller."""
+    return is_adopted(service) or any(manager_of(slice_) == names.MANAGER for slice_ in slices)
 
 
 def effective_selector(service: Service) -> Mapping[str, str] | None:

@@ -3,12 +3,9 @@
 import heapq
 from collections.abc import Iterable
 from difflib import SequenceMatcher
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from zoneward.kube.safe_text import printable
-
-if TYPE_CHECKING:
-    import msgspec
 
 MAX_LENGTH: Final = 300
 """Longest message, in characters: a few rows of a terminal."""
@@ -34,12 +31,6 @@ class InputError(Exception):
         line = ": ".join(_cut(part, limit) for part in present)
         # Names in a file may contain control sequences of a terminal.
         super().__init__(printable(line))
-
-
-def invalid_document(source: str, error: "msgspec.ValidationError") -> InputError:
-    """The error of a document that does not fit its struct, with the field that msgspec names."""
-    problem, _, field = str(error).replace("`", "").partition(" - at $")
-    return InputError(source, field.removeprefix("."), problem[0].lower() + problem[1:])
 
 
 class FieldMismatch(Exception):  # noqa: N818 -- readers turn it into an InputError with file and document

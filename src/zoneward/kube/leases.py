@@ -132,19 +132,29 @@ def is_held(lease: ControllerLease, *, now: datetime) -> bool:
     return now - renewed <= timedelta(seconds=seconds)
 
 
+def writes_no_slices(lease: ControllerLease) -> bool:
+    """Whether the last holder of the Lease runs an overlay, which does not update the slices of adopted Services."""
+    return (lease.metadata.annotations or {}).get(names.MODE_ANNOTATION) == names.OVERLAY_MODE
+
+
 def without_expired_holder(lease: ControllerLease, *, now: datetime) -> ControllerLease:
     """The Lease, released if its holder did not renew it in time, so that a snapshot stays true when read later."""
     return lease if is_held(lease, now=now) else replace(lease, spec=replace(lease.spec, holder_identity=""))
 
 
 def is_led(leases: Iterable[ControllerLease], *, name: str = CONTROLLER_LEASE) -> bool:
-    """Whether a replica holds a Lease of this name, at the time of the newest renewal among all Leases.
+    """Whether a replica that writes slices holds a Lease of this name, at the time of the newest renewal among all
+    Leases.
 
     Kubelets renew their Leases every ten seconds, so that the newest renewal shows when a snapshot was taken.
     """
     leases = tuple(leases)
     renewals = [renewed for lease in leases if (renewed := _renewed(lease)) is not None]
-    return bool(renewals) and any(is_held(lease, now=max(renewals)) for lease in leases if lease.metadata.name == name)
+    return bool(renewals) and any(
+        is_held(lease, now=max(renewals)) and not writes_no_slices(lease)
+        for lease in leases
+        if lease.metadata.name == name
+    )
 
 
 def _renewed(lease: ControllerLease) -> datetime | None:

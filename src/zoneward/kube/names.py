@@ -19,6 +19,14 @@ NODE_EXCLUDED_LABELS: Final = (
     "node-role.kubernetes.io/master",
 )
 """A Node with one of these labels, with any value, adds nothing to demand (KEP-2433 § Identifying Zones)."""
+EKS_COMPUTE_TYPE_LABEL: Final = "eks.amazonaws.com/compute-type"
+EKS_WITH_KUBE_PROXY: Final = ("fargate", "auto")
+"""Values of `EKS_COMPUTE_TYPE_LABEL` of Nodes where EKS runs kube-proxy outside Pods."""
+AKS_CLUSTER_LABEL: Final = "kubernetes.azure.com/cluster"
+"""Of the Nodes of AKS. In a node pool without availability zones, their zone is the number of a fault domain."""
+NODE_TYPE_LABEL: Final = "type"
+VIRTUAL_KUBELET: Final = "virtual-kubelet"
+"""The value of `NODE_TYPE_LABEL` of a Node that is no machine, such as a virtual node of AKS."""
 
 # Services.
 TOPOLOGY_AWARE_HINTS_ANNOTATION: Final = "service.kubernetes.io/topology-aware-hints"
@@ -81,6 +89,9 @@ OVERLAY_MARK: Final = "zoneward.dev/overlay"
 OVERLAY_ENABLED: Final = "enabled"
 OVERLAY_DISABLED: Final = "disabled"
 """Only as the annotation: it wins over everything else."""
+MODE_ANNOTATION: Final = "zoneward.dev/mode"
+"""On the Lease of the controller: the mode of the replica that leads."""
+OVERLAY_MODE: Final = "overlay"
 ACCEPTED_CONDITION: Final = "zoneward.dev/TrafficDistributionAccepted"
 PROGRAMMED_CONDITION: Final = "zoneward.dev/TrafficDistributionProgrammed"
 HONORED_CONDITION: Final = "zoneward.dev/TrafficDistributionHonored"
@@ -102,6 +113,32 @@ NOT_PROGRAMMED_ANNOTATION: Final = "zoneward.dev/not-programmed"
 PROXY_NAME_ANNOTATION: Final = "zoneward.dev/service-proxy-name"
 """On such a Lease: the ``service.kubernetes.io/service-proxy-name`` of the Services that this proxy serves; absent for
 Services without that label."""
+
+
+# What shows that traffic bypasses the proxies of nodes.
+MESH_LABELS: Final[Mapping[str, tuple[str, str]]] = {
+    "security.istio.io/tlsMode": ("istio", "Istio"),
+    "service.istio.io/canonical-name": ("istio", "Istio"),
+    "istio.io/dataplane-mode": ("istio", "Istio"),
+    "linkerd.io/control-plane-ns": ("linkerd", "Linkerd"),
+    "kuma.io/sidecar-injected": ("kuma", "Kuma"),
+    "consul.hashicorp.com/connect-inject-status": ("consul", "Consul"),
+}
+"""Labels of Pods that meshes inject their proxy into, by the name of the mesh."""
+NO_MESH: Final = ("disabled", "none", "false")
+"""Values of these labels."""
+ISTIO_WAYPOINT: Final = "istio.io/use-waypoint"
+"""A label or an annotation of a Service."""
+NEG_ANNOTATION: Final = "cloud.google.com/neg"
+NEG_OF_EVERY_SERVICE: Final = '{"ingress":true}'
+"""GKE sets this on each new Service. A group exists only where an Ingress uses it: then it has a status."""
+NEG_STATUS_ANNOTATION: Final = "cloud.google.com/neg-status"
+NLB_TARGET_ANNOTATIONS: Final = (
+    "service.beta.kubernetes.io/aws-load-balancer-nlb-target-type",
+    "service.beta.kubernetes.io/aws-load-balancer-type",
+)
+NLB_OF_PODS: Final = ("ip", "nlb-ip")
+"""Values of these annotations where the load balancer sends to Pods."""
 
 
 # Labels by which operators of databases mark the Pod that leads.

@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from zoneward.kube.names import REGION_LABEL, ZONE_LABEL
+from zoneward.kube.names import NODE_TYPE_LABEL, REGION_LABEL, VIRTUAL_KUBELET, ZONE_LABEL
 from zoneward.kube.schema import integer_of_bits
 
 Int32 = Annotated[int, integer_of_bits(32)]
@@ -199,6 +199,11 @@ def node_zone(node: Node) -> str | None:
 def node_region(node: Node) -> str | None:
     """The region of a Node; None if its label is missing or empty."""
     return (node.metadata.labels or {}).get(REGION_LABEL) or None
+
+
+def is_virtual_node(node: Node) -> bool:
+    """Whether a Node represents a service that runs Pods elsewhere: no proxy runs on it, and its CPU is no measure."""
+    return (node.metadata.labels or {}).get(NODE_TYPE_LABEL) == VIRTUAL_KUBELET
 
 
 def has_ready_condition(conditions: tuple[NodeCondition, ...] | None) -> bool:

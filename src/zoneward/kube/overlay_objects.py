@@ -47,7 +47,7 @@ def overlay_policy() -> list[dict[str, Any]]:
             _variable("entries", "params.?data.orValue({})"),
             _variable("head", "variables.entries[?(variables.service + '.' + object.addressType)].orValue('')"),
             _variable("hints", f"variables.head.matches('{_HEAD}') ? variables.head.split(' ')[0] : ''"),
-            _variable("endpoints", "object.?endpoints.orValue([])"),
+            _variable("endpoints", _endpoints("object")),
             _variable(
                 # Never half of the hints: a proxy ignores all hints while one endpoint has none.
                 "sets",
@@ -59,7 +59,7 @@ def overlay_policy() -> list[dict[str, Any]]:
                 # A Service that leaves the overlay loses its hints with a write that changes no endpoint.
                 "removes",
                 "variables.hints == 'remove'"
-                " ? request.operation == 'UPDATE' && variables.endpoints == oldObject.?endpoints.orValue([])"
+                f" ? request.operation == 'UPDATE' && variables.endpoints == {_endpoints('oldObject')}"
                 " : variables.hints in ['zones', 'zones-and-nodes', 'nodes', 'none'] && !variables.sets",
             ),
         ],
@@ -93,7 +93,7 @@ def own_zone_policy() -> list[dict[str, Any]]:
     policy = _policy(OWN_ZONE)
     policy["spec"] |= {
         "variables": [
-            _variable("endpoints", "object.?endpoints.orValue([])"),
+            _variable("endpoints", _endpoints("object")),
             _variable(
                 "completes",
                 "variables.endpoints.exists(e, e.?hints.?forZones.orValue([]).size() > 0)"
@@ -140,12 +140,11 @@ def guard_policies(namespace: str) -> list[dict[str, Any]]:
                 f"the controller writes no ConfigMap but {OVERLAY}",
             ),
             (
-                # Kubernetes itself deletes it with its namespace.
+                # Kubernetes itself deletes it with its namespace, and writes it again to store it in another form.
                 (
                     f"request.userInfo.username == '{user}'"
                     " || authorizer.group('*').resource('*').check('*').allowed()"
-                    " || (request.operation == 'DELETE' && request.userInfo.username.startsWith("
-                    "'system:serviceaccount:kube-system:'))"
+                    " || request.userInfo.username.startsWith('system:serviceaccount:kube-system:')"
                 ),
                 f"only Zoneward's controller and cluster administrators write the ConfigMap {OVERLAY}",
             ),
@@ -161,7 +160,7 @@ def guard_policies(namespace: str) -> list[dict[str, Any]]:
             ),
         ],
     )
-    endpoints, old = "object.?endpoints.orValue([])", "oldObject.?endpoints.orValue([])"
+    endpoints, old = "variables.endpoints", "variables.old"
     fields = ("addresses", "conditions", "deprecatedTopology", "hostname", "nodeName", "targetRef", "zone")
     same = " && ".join(f"e.?{field} == {old}[i].?{field}" for field in fields)
     slices = _guard(
@@ -184,10 +183,19 @@ def guard_policies(namespace: str) -> list[dict[str, Any]]:
             ),
         ],
     )
+    slices[0]["spec"]["variables"] = [
+        _variable("endpoints", _endpoints("object")),
+        _variable("old", _endpoints("oldObject")),
+    ]
     return [*config_maps, *slices]
 
 
 # --- parts ------------------------------------------------------------------------------------------------------------
+
+
+def _endpoints(slice_: str) -> str:
+    """The endpoints of a slice. An API server has null for those of an empty one."""
+    return f"({slice_}.?endpoints.orValue(null) == null ? [] : {slice_}.endpoints)"
 
 
 def _metadata(name: str) -> dict[str, Any]:

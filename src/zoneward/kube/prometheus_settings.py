@@ -207,7 +207,11 @@ class PrometheusSettings(Settings, frozen=True, kw_only=True):
         return f"group by (node) ({info})"
 
     def _preset_query(self, without_nodes: Collection[str] | None) -> str:
-        """The increase of a counter by namespace, service and the zone where connections started."""
+        """The increase of a counter by namespace, service and the zone where connections started.
+
+        Jobs that scrape the same program give it the same ``instance``: the largest count of one of them counts. In one
+        job, Pods that followed each other are summed.
+        """
         metric, more = _COUNTERS[self.preset]
         increase = f"increase({metric}{{{self.matchers},{more}}}[{WINDOW_VARIABLE}])"
         programs = " or ".join(
@@ -215,7 +219,9 @@ class PrometheusSettings(Settings, frozen=True, kw_only=True):
             for nodes in _other_nodes(without_nodes)
         )
         query = own_labels(f"{increase} and on ({SCRAPED_FROM}) ({programs})", "namespace", "service")
-        return f'sum by (namespace,service,zone) (label_replace({query},"zone","$1","from_zone","(.*)"))'
+        labels = "instance,namespace,service,zone"
+        of_job = f'sum by (job,{labels}) (label_replace({query},"zone","$1","from_zone","(.*)"))'
+        return f"sum by (namespace,service,zone) (max by ({labels}) ({of_job}))"
 
     def __str__(self) -> str:
         of_what = "a query of the configuration" if self.query else self.preset

@@ -5,8 +5,9 @@ the text direction.
 """
 
 import re
+from base64 import b64encode
 from typing import Final, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 _UNSEEN: Final = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\ufe00-\ufe0f\uffa0]")
 """Invisible characters that Python calls printable: fillers, joiners and variation selectors."""
@@ -62,3 +63,15 @@ def without_password(address: str) -> str:
         scheme, _, rest = address.partition("://")
         return f"{scheme}://{rest.rpartition('@')[2]}"
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+
+
+def basic_authorization(address: str) -> str | None:
+    """The header ``Authorization`` for the user name and password of a URL; None without a user name.
+
+    Raises ValueError for text that is no URL.
+    """
+    parts = urlsplit(address)
+    if parts.username is None:
+        return None
+    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+    return f"Basic {b64encode(pair.encode()).decode()}"

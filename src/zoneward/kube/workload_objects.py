@@ -170,21 +170,21 @@ class LeaseSpec(_WorkloadPart, frozen=True, gc=False):
     renew_time: str | None = None
 
 
-class Lease(_WorkloadPart, frozen=True, gc=False):
-    """Released if it has no holder."""
-
-    metadata: WorkloadMeta = WorkloadMeta()
-    spec: LeaseSpec = LeaseSpec()
-
-
-class PolicyMeta(WorkloadMeta, frozen=True, gc=False):
+class AnnotatedMeta(WorkloadMeta, frozen=True, gc=False):
     annotations: dict[str, str] | None = None
+
+
+class Lease(_WorkloadPart, frozen=True, gc=False):
+    """Released if it has no holder. It says in an annotation in which mode its holder runs."""
+
+    metadata: AnnotatedMeta = AnnotatedMeta()
+    spec: LeaseSpec = LeaseSpec()
 
 
 class MutatingAdmissionPolicy(_WorkloadPart, frozen=True, gc=False):
     """A policy of the API server. It says in an annotation which version of Zoneward's overlay it is."""
 
-    metadata: PolicyMeta = PolicyMeta()
+    metadata: AnnotatedMeta = AnnotatedMeta()
 
 
 class ParamRef(_WorkloadPart, frozen=True, gc=False):

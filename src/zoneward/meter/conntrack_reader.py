@@ -8,6 +8,7 @@ import socket
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from math import inf
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -30,9 +31,9 @@ def enable_accounting() -> None:
     _ACCOUNTING.write_text("1")
 
 
-def tracked_connections() -> tuple[int, int]:
-    """The connections in the kernel's table, and how many it has room for; 0 where it does not say."""
-    return _number(_SETTINGS / "nf_conntrack_count"), _number(_SETTINGS / "nf_conntrack_max")
+def tracked_connections() -> tuple[float, float]:
+    """The connections in the kernel's table, and how many it has room for: infinite with a limit of 0."""
+    return _number(_SETTINGS / "nf_conntrack_count"), _number(_SETTINGS / "nf_conntrack_max") or inf
 
 
 def _number(file: Path) -> int:

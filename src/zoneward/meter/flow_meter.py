@@ -11,7 +11,7 @@ and only the bytes that they transfer from then on.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Final, NoReturn, Protocol
 
@@ -207,8 +207,9 @@ class FlowMeter:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._reader, self._index = reader, index
-        self._dump_period, self._now, self._clock, self._sleep = dump_period, now, clock, sleep
+        self._dump_period, self._clock, self._sleep = dump_period, clock, sleep
         self.totals: Final = TrafficTotals(since=now(), limit=limit)
+        self._began = clock()
         self.flows: Final = FlowTable(self._total_of)
         self._on_trouble = on_trouble
         self._routes: dict[bytes, TrafficTotal] = {}
@@ -272,18 +273,20 @@ class FlowMeter:
                 await self._drain()
 
     async def document(self) -> bytes:
-        """The document for ``--measured``, as of now; before the first dump has ended it has no Services."""
+        """The document for ``--measured``, as of now, on one line: a file may have those of several nodes.
+        Before the first dump has ended it has no Services.
+        """
         if self.flows.has_baseline:
             await self.poll()
         lacks_bytes = self.flows.without_counters > 0 and self.totals.has_bytes
-        return msgspec.json.encode(
-            self.totals.document(
-                node=self._index.node_name,
-                zone=self._index.node_zone,
-                until=self._now(),
-                complete=not (self.lost or lacks_bytes),
-            )
+        document = self.totals.document(
+            node=self._index.node_name,
+            zone=self._index.node_zone,
+            # A node that starts may set its clock late, by years: amounts are divided by this time.
+            until=self.totals.since + timedelta(seconds=self._clock() - self._began),
+            complete=not (self.lost or lacks_bytes),
         )
+        return msgspec.json.encode(document) + b"\n"
 
     async def _drain(self) -> None:
         """Count flows that the kernel reported as ended."""

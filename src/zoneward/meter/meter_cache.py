@@ -6,7 +6,7 @@ addresses and ports are as in a packet, so that a flow is looked up as the kerne
 
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from itertools import islice
@@ -124,20 +124,24 @@ class EndpointZones:
         self, key: ObjectKey, service: ObjectKey, endpoints: Iterable[tuple[str, str | None]], *, now: float
     ) -> None:
         """Record addresses and zones of a slice as it is now. ``now`` in seconds, of any clock."""
-        self.remove_slice(key, now=now)
+        zones = {address: intern(zone or "") for text, zone in endpoints if (address := packed(text)) is not None}
+        self._remove(key, zones if self._service_of.get(key) == service else (), now=now)
         self._service_of[key] = service
-        zones = self._slices.setdefault(service, {})[key] = {
-            address: intern(zone or "") for text, zone in endpoints if (address := packed(text)) is not None
-        }
+        self._slices.setdefault(service, {})[key] = zones
         for address in zones:
             self._gone.pop((service, address), None)
 
     def remove_slice(self, key: ObjectKey, *, now: float) -> None:
+        self._remove(key, (), now=now)
+
+    def _remove(self, key: ObjectKey, stay: Container[bytes], *, now: float) -> None:
+        """Remove a slice. All of its endpoints but those that ``stay`` are gone."""
         service = self._service_of.pop(key, None)
         if service is None:
             return
         slices = self._slices[service]
-        self._gone |= {(service, address): (zone, now) for address, zone in slices.pop(key).items()}
+        before = slices.pop(key)
+        self._gone |= {(service, address): (zone, now) for address, zone in before.items() if address not in stay}
         for oldest in tuple(islice(self._gone, max(0, len(self._gone) - MAX_GONE_ENDPOINTS))):
             del self._gone[oldest]
         if not slices:

@@ -275,7 +275,8 @@ async def test_plugin_that_is_cancelled_while_it_starts_ends_with_all_that_it_st
     async with asyncio.timeout(30):
         with pytest.raises(asyncio.CancelledError):
             await asking
-    assert not file.exists() or _ends(int(file.read_text()))
+    # The plugin may have ended before it wrote the process id.
+    assert not file.exists() or not (pid := file.read_text()) or _ends(int(pid))
 
 
 def _ends(process: int) -> bool:

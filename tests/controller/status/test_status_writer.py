@@ -14,6 +14,7 @@ from tests.client.a_writer import A_SERVICE, NAMESPACE, Object, a_writer
 from tests.client.recording import until
 from tests.controller.a_controller import LIMIT
 from tests.controller.lines import Lines
+from tests.sandbox.server.local_client import LocalClient
 
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.backoff import Backoff
@@ -41,7 +42,7 @@ from zoneward.kube.objects import (
 )
 from zoneward.routing.service_events import DISABLED, ENABLED
 from zoneward.sandbox.server.kinds import Kind
-from zoneward.sandbox.server.resource_registry import LocalClient, Registry, Write
+from zoneward.sandbox.server.resource_registry import Registry, Write
 from zoneward.sandbox.server.versioned_store import StoredChange
 
 KEY = (NAMESPACE, "shop")

@@ -241,8 +241,8 @@ def test_stored_hints_are_compared_with_sent_hints(sent: Hints | None, stored: H
 def dropping(sandbox: Place, kind: Literal["hints", "forNodes"]) -> Iterator[set[str]]:
     """The server's feature gate is off: it drops the field of endpoints, or hints for nodes; until the set is empty."""
     dropped_kinds: set[str] = {kind}
-    strategy = sandbox.registry.kinds[KEPT].strategy
-    create, update = strategy.prepare_create, strategy.prepare_update
+    slices = sandbox.registry.kinds[KEPT]
+    create, update = slices.prepare_create, slices.prepare_update
 
     def dropped(new: Object) -> None:
         for endpoint in new.get("endpoints") or ():
@@ -260,8 +260,8 @@ def dropping(sandbox: Place, kind: Literal["hints", "forNodes"]) -> Iterator[set
         dropped(new)
 
     with (
-        patch.object(type(strategy), "prepare_create", staticmethod(prepare_create)),
-        patch.object(type(strategy), "prepare_update", staticmethod(prepare_update)),
+        patch.object(type(slices), "prepare_create", staticmethod(prepare_create)),
+        patch.object(type(slices), "prepare_update", staticmethod(prepare_update)),
     ):
         yield dropped_kinds
 

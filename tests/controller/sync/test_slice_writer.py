@@ -17,7 +17,7 @@ from zoneward.kube.objects import Endpoint, EndpointPort, EndpointSlice, ObjectM
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.decision import Decision
 from zoneward.routing.demand import compute_demand
-from zoneward.sandbox.server.resource_registry import Deletion, Write
+from zoneward.sandbox.server.resource_registry import Write
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 from zoneward.slices.reconcile import SliceChanges
@@ -47,12 +47,25 @@ async def test_a_concurrent_write_stops_the_writer_unless_it_wrote_the_same(
         if meanwhile == "changed":
             registry.update(kind, KEY[0], SLICE.metadata.name, lambda old: old | {"endpoints": []}, Write())
         elif meanwhile == "deleted":
-            registry.delete(kind, KEY[0], SLICE.metadata.name, Deletion())
+            registry.delete(kind, KEY[0], SLICE.metadata.name)
         wanted = SLICE if operation is Operation.CREATE else replace(stored, ports=())
         second = replace(SLICE, metadata=replace(SLICE.metadata, name="cart-2"))
         writes = [SliceWrite(operation, wanted), SliceWrite(Operation.CREATE, second)]
         assert (await slice_writer.write(KEY, writes)).outcome is outcome
         assert (kept(registry, SLICES_KEPT, "cart-2") is None) == (outcome is SyncOutcome.OUTDATED)
+
+
+async def test_a_slice_of_another_writer_under_the_name_of_a_deleted_one_is_news() -> None:
+    async with a_writer() as (writer, registry):
+        tracker = EndpointSliceTracker()
+        slice_writer = SliceWriter(writer, tracker=tracker, metrics=ControllerMetrics())
+        await writer.create(SLICES, SLICE)
+        stored = await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
+        registry.delete(registry.kinds[SLICES_KEPT], KEY[0], SLICE.metadata.name)
+        await writer.create(SLICES, SLICE)
+        fresh = await writer.read(SLICES, namespace=KEY[0], name=SLICE.metadata.name)
+        assert (await slice_writer.write(KEY, [SliceWrite(Operation.DELETE, stored)])).outcome is SyncOutcome.WRITTEN
+        assert tracker.observe(None, fresh).is_news
 
 
 NAMES = tuple("abcd")

@@ -24,7 +24,7 @@ from zoneward.client.writer import WriteOutcome, Writer, write_outcome
 from zoneward.controller.controller_metrics import ControllerMetrics
 from zoneward.controller.queue.work_queue import Batching, RequeueDelay, WorkQueue, namespace_of
 from zoneward.daemon.log import Log, UnexpectedErrorLog
-from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SKIP_MIRROR_LABEL, has_selector_annotation
+from zoneward.kube.adoption_marks import ENDPOINTS_ANNOTATION, SKIP_MIRROR_LABEL, is_adopted
 from zoneward.kube.names import DOMAIN, HEADLESS, HEADLESS_LABEL, TRIGGER_TIME_ANNOTATION
 from zoneward.kube.objects import (
     EndpointAddress,
@@ -53,11 +53,7 @@ _Host = tuple[str, str]
 def has_own_endpoints_object(service: Service) -> bool:
     """Whether Zoneward writes the Endpoints object of a Service: it was adopted, and no other controller writes it."""
     annotations = service.metadata.annotations or {}
-    return (
-        not service.spec.selector
-        and has_selector_annotation(service)
-        and annotations.get(ENDPOINTS_ANNOTATION) == _KEEP
-    )
+    return is_adopted(service) and annotations.get(ENDPOINTS_ANNOTATION) == _KEEP
 
 
 def updated_endpoints(

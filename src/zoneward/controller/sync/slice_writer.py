@@ -286,10 +286,12 @@ class SliceWriter:
             self._tracker.deletion_expected(fresh)
             return _ServerState(write.operation is Operation.DELETE, None)
         if write.operation is Operation.DELETE:
-            if not is_gone and version == slice_.metadata.resource_version:
+            if is_gone:
+                return _ServerState(True, None)
+            if version == slice_.metadata.resource_version:
                 return None
             self._tracker.written(fresh)
-            return _ServerState(is_gone, None)
+            return _REPLACED
         if not is_gone and _are_same(fresh, slice_):
             self._tracker.written(fresh)
             return _ServerState(True, version)
