@@ -1,6 +1,6 @@
-"""Makes what a meter on every node of the sample cluster might count in a day, with the plan of it in force.
+"""Makes what a meter on every node of the sample cluster might count in a day, where Kubernetes writes the slices.
 
-    python examples/sample/measure.py | tee examples/measured-bytes.jsonl > src/zoneward/sample/measured.jsonl
+    python examples/sample/measure.py > src/zoneward/sample/measured.jsonl
 
 Most traffic starts in zone a, which no rule of the cluster knows. The proxy of one node ignores hints. Numbers come
 from hashes of what they belong to, never from chance.
@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from zoneward import sample
+from zoneward.advice.cluster_abilities import kubernetes_configuration, kubernetes_minor
 from zoneward.advice.honored_traffic import node_traffic
 from zoneward.advice.node_proxies import PROXY_KINDS
 from zoneward.kube.demand import MeasuredTraffic, ServiceTraffic, TrafficBytes
@@ -49,10 +50,11 @@ def main() -> None:
 
 def documents() -> Iterator[MeasuredTraffic]:
     snapshot = read_snapshot([str(sample.cluster())], stdin=None)
+    configuration = kubernetes_configuration(Configuration(), kubernetes_minor(snapshot.nodes))
     state = ClusterState(
-        demand=demand_of(snapshot.nodes, Configuration()),
+        demand=demand_of(snapshot.nodes, configuration),
         node_zones={node.metadata.name: node_zone(node) for node in snapshot.nodes},
-        configuration=Configuration(),
+        configuration=configuration,
         consumer=PROXY_KINDS["kube-proxy-1.37"].consumer,
         consumer_by_node={STUBBORN: PROXY_KINDS["no-hints"].consumer},
     )
@@ -68,7 +70,7 @@ def documents() -> Iterator[MeasuredTraffic]:
             service, pods=snapshot.pods_of(service), slices=snapshot.slices_of(service), cluster_state=state
         )
         family = plan.families[0]
-        goes = node_traffic(
+        traffic = node_traffic(
             service,
             family.address_type,
             {node: {"": 1} for node in zone_of},
@@ -76,20 +78,15 @@ def documents() -> Iterator[MeasuredTraffic]:
             slices=family.slices,
             cluster_state=state,
         )
-        for each in goes:
-            share = parts[zones.index(each.zone)] / sum(parts) / sum(zone == each.zone for zone in zone_of.values())
-            here = calls * share * nearly(name, each.node)
+        for sender in traffic:
+            share = parts[zones.index(sender.zone)] / sum(parts) / sum(zone == sender.zone for zone in zone_of.values())
+            sent = calls * share * nearly(name, sender.node)
             to = {
-                zone: round(here * part * nearly(name, each.node, zone))
-                for zone, part in sorted(
-                    (
-                        (zone, float(Fraction(part).limit_denominator(1000)))
-                        for zone, part in (each.predicted or {}).items()
-                    )
-                )
+                zone: round(sent * float(Fraction(part).limit_denominator(1000)) * nearly(name, sender.node, zone))
+                for zone, part in sorted((sender.predicted or {}).items())
                 if part
             }
-            counted[each.node].append(
+            counted[sender.node].append(
                 ServiceTraffic(
                     namespace=service.metadata.namespace,
                     service=service.metadata.name,
@@ -97,10 +94,10 @@ def documents() -> Iterator[MeasuredTraffic]:
                     zones=to,
                     bytes={
                         zone: TrafficBytes(
-                            request=round(number * request * nearly(name, zone)),
-                            response=round(number * response * nearly(zone, name)),
+                            request=round(connections * request * nearly(name, zone)),
+                            response=round(connections * response * nearly(zone, name)),
                         )
-                        for zone, number in to.items()
+                        for zone, connections in to.items()
                     },
                 )
             )

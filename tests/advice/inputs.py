@@ -1,14 +1,20 @@
 """The input of ``explain`` for the small clusters of tests."""
 
+import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
 from msgspec.structs import replace
 from tests.clusters import Cluster
 
+from zoneward.advice.actions import AdvisedCluster
+from zoneward.advice.cluster_abilities import kubernetes_configuration
+from zoneward.advice.deciders import ClusterStates
+from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.service_input import POD_TEMPLATE_HASH, ServiceInput, WorkloadObjects
 from zoneward.kube.objects import OwnerReference, Pod
 from zoneward.kube.workload_objects import WorkloadObject
+from zoneward.slices.cluster_state import ClusterState
 
 
 def input_of(cluster: Cluster, *objects: WorkloadObject, others: Iterable[Pod] = (), **more: Any) -> ServiceInput:
@@ -23,6 +29,22 @@ def input_of(cluster: Cluster, *objects: WorkloadObject, others: Iterable[Pod] =
         namespace_pods=(*cluster.pods, *others),
         objects=WorkloadObjects.of(objects, lacking=more.pop("lacking", None)),
         **more,
+    )
+
+
+def advised_cluster(cluster: Cluster, proxies: NodeProxies, version: int = 37) -> AdvisedCluster:
+    """A cluster with this version of Kubernetes, which decides about what Zoneward's controller does not."""
+    state = with_proxies(cluster.cluster_state, proxies)
+    of_kubernetes = kubernetes_configuration(state.configuration, version)
+    return AdvisedCluster(ClusterStates.of(state, cluster.nodes, of_kubernetes), proxies, version)
+
+
+def with_proxies(state: ClusterState, proxies: NodeProxies) -> ClusterState:
+    return dataclasses.replace(
+        state,
+        consumer=proxies.default.consumer,
+        consumer_by_node=proxies.consumer_by_node,
+        labelled_consumer=proxies.labelled.consumer,
     )
 
 

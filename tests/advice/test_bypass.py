@@ -7,11 +7,22 @@ from tests.clusters import Cluster
 
 from zoneward.advice.bypass import bypasses
 from zoneward.kube.objects import Pod, Service
+from zoneward.snapshots.anonymizer import anonymized
+from zoneward.snapshots.cluster_snapshot import Snapshot
 
 
 def found(service: Service, pods: Iterable[Pod] = ()) -> list[str]:
-    cluster = Cluster(service=service, nodes=nodes_in({"a": 1, "b": 1}), pods=tuple(pods))
-    return [bypass.what for bypass in bypasses(input_of(cluster))]
+    """In a snapshot of these, and in an anonymized one."""
+
+    def in_snapshot(snapshot: Snapshot) -> list[str]:
+        (service,) = snapshot.services
+        cluster = Cluster(service=service, nodes=snapshot.nodes, pods=snapshot.pods)
+        return [bypass.what for bypass in bypasses(input_of(cluster))]
+
+    snapshot = Snapshot(services=(service,), nodes=nodes_in({"a": 1, "b": 1}), pods=tuple(pods))
+    bypassing = in_snapshot(snapshot)
+    assert in_snapshot(anonymized(snapshot)) == bypassing
+    return bypassing
 
 
 @pytest.mark.parametrize(
@@ -31,6 +42,12 @@ def found(service: Service, pods: Iterable[Pod] = ()) -> list[str]:
         ),
         (a_service(labels={"istio.io/use-waypoint": "w"}), ["istio", "ingress-not-seen"]),
         (a_service(annotations={"cloud.google.com/neg": "{}"}), ["load-balancer", "ingress-not-seen"]),
+        # GKE sets it on each Service.
+        (a_service(annotations={"cloud.google.com/neg": '{"ingress":true}'}), ["ingress-not-seen"]),
+        (
+            a_service(annotations={"cloud.google.com/neg": '{"ingress":true}', "cloud.google.com/neg-status": "{}"}),
+            ["load-balancer", "ingress-not-seen"],
+        ),
         (
             a_service(annotations={"service.beta.kubernetes.io/aws-load-balancer-nlb-target-type": "ip"}),
             ["load-balancer", "ingress-not-seen"],

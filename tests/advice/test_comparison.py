@@ -5,13 +5,13 @@ from fractions import Fraction
 from typing import Final
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from msgspec.structs import replace
 from tests.builders.structs import a_service, nodes_in, pods_in
 from tests.clusters import Cluster, slices_after
 from tests.properties.random_clusters import clusters, examples
 
-from zoneward.advice.cluster_abilities import ClusterAbilities, abilities_of, is_built_in
+from zoneward.advice.cluster_abilities import ClusterAbilities, abilities_of
 from zoneward.advice.comparison import (
     COMPARED,
     ComparedApproach,
@@ -54,7 +54,8 @@ def recommended(cluster: Cluster, *, kind: str = "kube-proxy-1.34", kubernetes: 
     abilities = abilities_of(
         cluster.slices, node_proxies=proxies, configuration=cluster.configuration, kubernetes=kubernetes
     )
-    (family,) = recommend(dataclasses.replace(given, cluster_state=state), node_proxies=proxies, abilities=abilities)
+    given = dataclasses.replace(given, cluster_state=state)
+    (family,) = recommend(given, node_proxies=proxies, abilities=abilities, built_in=not abilities.controller)
     return family.comparison
 
 
@@ -113,7 +114,6 @@ def planned(approach: str, family: FamilyPlan) -> ComparedApproach:
 @examples(75)
 def test_each_approach_is_what_a_plan_of_its_own_comes_to(cluster: Cluster) -> None:
     """A comparison collects endpoints and slices once; separate plans share nothing."""
-    assume(not is_built_in(cluster.service, cluster.slices, cluster.configuration, EVERYTHING))
     expected: dict[str, list[ComparedApproach]] = {}
     for approach in ("", *COMPARED):
         service = as_if_requested(cluster.service, approach, cluster.configuration) if approach else cluster.service
@@ -293,16 +293,31 @@ def test_the_controller_that_manages_the_slices_decides_by_its_own_demand() -> N
     assert by_zoneward.today.active
 
 
-def test_totals_are_means_over_endpoints() -> None:
-    small, large = recommended(a_cluster(a=1, b=1, c=1)), recommended(a_cluster(a=9, b=9, c=9))
+def test_totals_count_a_service_of_two_address_families_once() -> None:
+    one = recommended(a_cluster(a=1, b=1, c=1))
+    other = replace(one, address_type="IPv6")
+    totals, single = ComparisonTotals(), ComparisonTotals()
+    for comparison in (one, other, replace(one, service="next")):
+        totals.add(comparison)
+    for comparison in (one, replace(one, service="next")):
+        single.add(comparison)
+    assert (totals.services, single.services) == (2, 2)
+    counts = [(total.active, total.best, total.better, total.drops) for total in totals.rows(KUBERNETES)]
+    assert counts == [(total.active, total.best, total.better, total.drops) for total in single.rows(KUBERNETES)]
+    assert sum(total.best for total in totals.rows(KUBERNETES)) == 2
+
+
+def test_a_service_without_slices_counts_now_as_what_it_asks_for() -> None:
+    """So that the row of what is in force is about the same Services as all others."""
+    fresh = recommended(a_cluster(a=1, b=1, c=1))
+    old = recommended(a_cluster(a=9, b=9, c=9))
+    old = replace(old, service="old", now=replace(old.start, in_zone_traffic=0.5, slices=4))
     totals = ComparisonTotals()
-    totals.add(small)
-    totals.add(large)
-    today, *approaches = totals.rows(KUBERNETES)
-    assert (today.approach, totals.services, totals.now) == ("today", 2, None)
-    for total in approaches:
-        first, second = small.find(total.approach), large.find(total.approach)
-        assert first is not None
-        assert second is not None
-        assert total.score == pytest.approx((3 * (first.score or 0) + 27 * (second.score or 0)) / 30)
-        assert total.slices == first.slices + second.slices
+    totals.add(fresh)
+    without_any = totals.now
+    totals.add(old)
+    assert without_any is None
+    assert totals.now is not None
+    assert fresh.today.in_zone_traffic is not None
+    assert totals.now.in_zone_traffic == pytest.approx((3 * fresh.today.in_zone_traffic + 27 * 0.5) / 30)
+    assert (totals.now.slices, totals.now.changes, totals.without_slices) == (4, 0, 1)

@@ -47,9 +47,8 @@ def test_refusal_of_the_built_in_controller_is_shown_while_it_writes() -> None:
     (before,) = explain_service(input_of(cluster), node_proxies=proxies).families
     (after,) = explain_service(input_of(cluster.settled()), node_proxies=proxies).families
     assert before.planned.active
-    assert (
-        before.planned.built_in == "service.kubernetes.io/topology-mode: 'zoneward.dev/Balanced' is not a known value"
-    )
+    unknown = "service.kubernetes.io/topology-mode: 'zoneward.dev/Balanced' is not a value that Kubernetes knows"
+    assert before.planned.built_in == unknown
     assert after.planned.built_in is None
 
 

@@ -9,12 +9,18 @@ from tests.advice.inputs import input_of, owned
 from tests.builders.structs import a_node, a_pod, a_service, nodes_in, pods_in
 from tests.clusters import Cluster
 
-from zoneward.advice.fix_commands import FixSteps, steps_of
+from zoneward.advice.fix_commands import FixSteps, ObjectPatch, steps_of
 from zoneward.advice.fixes import find_fixes
 from zoneward.advice.pod_limits import pod_limits
-from zoneward.kube.workload_objects import WorkloadObject
+from zoneward.kube.objects import OwnerReference
+from zoneward.kube.workload_objects import TopologySpreadConstraint, WorkloadObject
 
 ALIKE = nodes_in({"a": 4, "b": 4, "c": 4})
+ELEVEN = Cluster(service=a_service("Auto"), nodes=ALIKE, pods=owned(pods_in({"a": 5, "b": 6})))
+"""One Pod more, and every zone has enough for Auto."""
+NOBODY_IN_C = Cluster(
+    service=a_service(distribution="PreferSameZone"), nodes=ALIKE, pods=owned(pods_in({"a": 3, "b": 3}))
+)
 
 
 def steps(cluster: Cluster, kind: str, *objects: WorkloadObject, **more: Any) -> FixSteps:
@@ -24,10 +30,7 @@ def steps(cluster: Cluster, kind: str, *objects: WorkloadObject, **more: Any) ->
 
 
 def test_pods_in_zones_need_a_spread_constraint() -> None:
-    cluster = Cluster(
-        service=a_service(distribution="PreferSameZone"), nodes=ALIKE, pods=owned(pods_in({"a": 3, "b": 3}))
-    )
-    (command,), notes = (fix_steps := steps(cluster, "spread")).commands, fix_steps.notes
+    (command,), notes = (fix_steps := steps(NOBODY_IN_C, "spread")).commands, fix_steps.notes
     *words, patch = (split := shlex.split(command))[:-2]
     about = split[-2:]
     assert words == ["kubectl", "-n", "shop", "patch", "--type=strategic", "-p"]
@@ -65,9 +68,55 @@ def test_note_says_that_skew_does_not_force_a_placement() -> None:
     assert fix_steps.notes[-1].endswith("place 6 in a, 2 in b, 2 in c: maxSkew 4 allows that, and does not force it")
 
 
+def test_note_says_that_a_merge_patch_replaces_other_constraints() -> None:
+    """API servers merge lists of custom resources as a whole."""
+    owner = OwnerReference(api_version="argoproj.io/v1alpha1", kind="Rollout", name="cart", uid="1", controller=True)
+    pods = tuple(
+        replace(pod, metadata=replace(pod.metadata, owner_references=(owner,)))
+        for pod in pods_in({"a": 3, "b": 3, "c": 0})
+    )
+    cluster = Cluster(
+        service=a_service(distribution="PreferSameZone"), nodes=nodes_in({"a": 4, "b": 4, "c": 4}), pods=pods
+    )
+    fix_steps = steps(cluster, "spread")
+    assert "--type=merge" in fix_steps.commands[0]
+    assert any(note.startswith("this patch replaces all topology spread constraints") for note in fix_steps.notes)
+
+
+def test_command_replaces_the_constraints_of_zones_and_a_kustomize_patch_adds_one() -> None:
+    """A strategic merge would keep the selector of the other constraint, and make two with the same key alike."""
+    other = TopologySpreadConstraint(topology_key="topology.kubernetes.io/zone")
+    deployment = a_deployment(replicas=6)
+    spec = replace(deployment.spec.template.spec, topology_spread_constraints=(other,))
+    template = replace(deployment.spec.template, spec=spec)
+    deployment = replace(deployment, spec=replace(deployment.spec, template=template))
+    fix_steps = steps(NOBODY_IN_C, "spread", deployment)
+    removed, added = constraints_of(json.loads(shlex.split(fix_steps.commands[0])[-3])["spec"])
+    assert removed == {"$patch": "delete", "topologyKey": "topology.kubernetes.io/zone"}
+    assert fix_steps.notes[0] == "the command replaces the topology spread constraints of deployment/cart over zones"
+    # Kustomize has both keys of a constraint, and removes nothing by one of them.
+    (patch,) = fix_steps.patches
+    assert constraints_of(patch.fields["spec"]) == [added]
+
+
+def test_constraint_does_not_select_the_revision_that_it_ends() -> None:
+    """Argo Rollouts keeps the revision in the selector of the Service."""
+    label = "rollouts-pod-template-hash"
+    pods = owned(pods_in({"a": 3, "b": 3, "c": 0}), "ReplicaSet", "cart-7f", **{label: "7f"})
+    service = a_service(distribution="PreferSameZone", selector={"app": "cart", label: "7f"})
+    fix_steps = steps(Cluster(service=service, nodes=ALIKE, pods=pods), "spread")
+    assert fix_steps.commands[0].endswith(" -- rollout.argoproj.io/cart")
+    (constraint,) = constraints_of(json.loads(shlex.split(fix_steps.commands[0])[-3])["spec"])
+    assert constraint["labelSelector"] == {"matchLabels": {"app": "cart"}}
+    assert constraint["matchLabelKeys"] == [label]
+
+
+def constraints_of(spec: Any) -> Any:
+    return spec["template"]["spec"]["topologySpreadConstraints"]
+
+
 def test_deployment_is_scaled_if_only_the_number_counts() -> None:
-    cluster = Cluster(service=a_service("Auto"), nodes=ALIKE, pods=owned(pods_in({"a": 5, "b": 6})))
-    fix_steps = steps(cluster, "add-pods", a_deployment(replicas=11))
+    fix_steps = steps(ELEVEN, "add-pods", a_deployment(replicas=11))
     assert fix_steps.commands == ("kubectl -n shop scale --replicas=12 -- deployment/cart",)
     assert fix_steps.notes == ("in whichever zones the Pods are: only their number counts",)
 
@@ -78,7 +127,7 @@ def test_pods_to_remove_get_a_deletion_cost() -> None:
     cluster = Cluster(service=a_service(distribution="PreferSameZone"), nodes=demand, pods=pods)
     mark, scale = steps(cluster, "remove-pods", a_deployment(replicas=8)).commands
     cost = "controller.kubernetes.io/pod-deletion-cost=-1000"
-    assert mark == f"kubectl -n shop annotate -- pod a-0001 a-0002 a-0003 {cost}"
+    assert mark == f"kubectl -n shop annotate --overwrite -- pod a-0001 a-0002 a-0003 {cost}"
     assert scale == "kubectl -n shop scale --replicas=5 -- deployment/cart"
 
 
@@ -88,12 +137,20 @@ def test_note_says_that_the_owner_is_unknown() -> None:
     assert fix_steps.notes[0].startswith("the input does not say what owns the Pods")
 
 
-def test_zone_label_comes_with_a_warning() -> None:
-    nodes = (*ALIKE, a_node("node-lost", zone=None))
-    fix_steps = steps(
-        Cluster(service=a_service("Auto"), nodes=nodes, pods=pods_in({"a": 4, "b": 4, "c": 4})), "label-node"
-    )
-    assert fix_steps.commands == ("kubectl label -- node node-lost topology.kubernetes.io/zone=a",)
+@pytest.mark.parametrize(
+    ("node", "label", "commands"),
+    [
+        ("node-lost", None, ("kubectl label -- node node-lost topology.kubernetes.io/zone=a",)),
+        ("node-lost", "", ("kubectl label --overwrite -- node node-lost topology.kubernetes.io/zone=a",)),
+        ("--all", None, ()),
+    ],
+    ids=["no label", "an empty label is overwritten", "a name like an option is in no command"],
+)
+def test_zone_label_comes_with_a_warning(node: str, label: str | None, commands: tuple[str, ...]) -> None:
+    pods = pods_in({"a": 4, "b": 4, "c": 4})
+    cluster = Cluster(service=a_service("Auto"), nodes=(*ALIKE, a_node(node, zone=label)), pods=pods)
+    fix_steps = steps(cluster, "label-node")
+    assert fix_steps.commands == commands
     assert "real zone" in fix_steps.notes[0]
 
 
@@ -137,15 +194,13 @@ def test_replicas_come_from_the_spec() -> None:
 
 
 def test_changed_cluster_has_no_known_total() -> None:
-    cluster = Cluster(service=a_service("Auto"), nodes=ALIKE, pods=owned(pods_in({"a": 5, "b": 6})))
-    fix_steps = steps(cluster, "add-pods", a_deployment(replicas=2), is_changed=True)
+    fix_steps = steps(ELEVEN, "add-pods", a_deployment(replicas=2), is_changed=True)
     assert fix_steps.commands == ("kubectl -n shop scale --replicas=N+1 -- deployment/cart",)
     assert fix_steps.notes[0].endswith("in the cluster that the options describe")
 
 
 def test_fix_sets_bounds_of_the_autoscaler() -> None:
-    cluster = Cluster(service=a_service("Auto"), nodes=ALIKE, pods=owned(pods_in({"a": 5, "b": 6})))
-    given = input_of(cluster, a_deployment(replicas=11), an_autoscaler())
+    given = input_of(ELEVEN, a_deployment(replicas=11), an_autoscaler())
     kinds = {fix.kind: steps_of(fix, given, "IPv4") for fix in find_fixes(given, "IPv4")}
     (command,) = kinds["add-pods"].commands
     *words, patch, _, about = shlex.split(command)
@@ -157,10 +212,22 @@ def test_fix_sets_bounds_of_the_autoscaler() -> None:
     assert reason.endswith("sets the replicas of deployment/cart: no fix removes Pods")
     roomy = an_autoscaler()
     roomy = replace(roomy, spec=replace(roomy.spec, max_replicas=20))
-    (command,) = steps(cluster, "add-pods", a_deployment(replicas=11), roomy).commands
+    (command,) = steps(ELEVEN, "add-pods", a_deployment(replicas=11), roomy).commands
     assert json.loads(shlex.split(command)[-3]) == {"spec": {"minReplicas": 12}}
-    (command,) = steps(cluster, "add-pods", a_deployment(replicas=11), an_autoscaler(name="other")).commands
+    (command,) = steps(ELEVEN, "add-pods", a_deployment(replicas=11), an_autoscaler(name="other")).commands
     assert "scale" in shlex.split(command)
+
+
+def test_fix_sets_bounds_of_the_scaled_object_of_keda() -> None:
+    """KEDA undoes changes of the autoscaler that it makes."""
+    autoscaler = an_autoscaler()
+    autoscaler = replace(autoscaler, metadata=replace(autoscaler.metadata, name="keda-hpa-cart"))
+    fix_steps = steps(ELEVEN, "add-pods", a_deployment(replicas=11), autoscaler)
+    fields = {"spec": {"minReplicaCount": 12, "maxReplicaCount": 12}}
+    *words, patch, _, about = shlex.split(fix_steps.commands[0])
+    assert (words[3], about, json.loads(patch)) == ("patch", "scaledobject.keda.sh/cart", fields)
+    assert fix_steps.notes[0].startswith("scaledobject.keda.sh/cart would undo kubectl scale")
+    assert fix_steps.patches == (ObjectPatch("keda.sh/v1alpha1", "ScaledObject", "shop", "cart", fields),)
 
 
 def test_pods_of_other_workloads_stay() -> None:
@@ -198,11 +265,3 @@ def test_no_command_for_a_name_like_an_option(change: dict[str, str]) -> None:
     fix_steps = steps(Cluster(service=service, nodes=ALIKE, pods=pods_in({"a": 2, "b": 2, "c": 2})), "setting")
     assert fix_steps.commands == ()
     assert fix_steps.notes[-1].startswith("there is no command")
-
-
-def test_no_label_command_for_a_node_named_like_an_option() -> None:
-    nodes = (*ALIKE, a_node("--all", zone=None))
-    fix_steps = steps(
-        Cluster(service=a_service("Auto"), nodes=nodes, pods=pods_in({"a": 4, "b": 4, "c": 4})), "label-node"
-    )
-    assert fix_steps.commands == ()

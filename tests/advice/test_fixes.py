@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.advice.inputs import input_of
+from tests.advice.inputs import input_of, owned
 from tests.builders.structs import a_node, a_pod, a_service, a_slice, an_endpoint, hints, nodes_in, pods_in
 from tests.clusters import Cluster
 
@@ -31,6 +31,14 @@ def test_eleven_endpoints_need_one_more_one_fewer_or_a_threshold() -> None:
     assert fixes["remove-pods"].pods < 0
     assert fixes["threshold"].threshold == f"{names.HINTS_THRESHOLD_ANNOTATION}: 23%"
     assert fixes["threshold"].needs == ("controller",)
+
+
+@pytest.mark.parametrize(("kind", "kinds"), [("DaemonSet", []), ("ReplicaSet", ["setting"])])
+def test_service_of_a_daemon_set_keeps_to_the_node_of_the_client(kind: str, kinds: list[str]) -> None:
+    """A node without a Pod may be new, or of a kind that runs no DaemonSets."""
+    pods = owned(pods_in({"a": 1, "b": 1}), kind, "agent")
+    cluster = Cluster(service=a_service(internal="Local"), nodes=ALIKE, pods=pods)
+    assert [fix.kind for fix in find_fixes(input_of(cluster), "IPv4")] == kinds
 
 
 def test_fix_that_empties_a_zone_comes_last() -> None:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 import msgspec
+import pytest
 from tests.builders.structs import a_node, nodes_in
 
 from zoneward.advice.measured_flows import HOURS_IN_MONTH, Flow, MeasuredFlows, measure_flows
@@ -55,22 +56,44 @@ def test_documents_of_one_node_are_one_after_the_other() -> None:
         of_node("n1", "a", sent({"b": 2}, {"b": (30, 0)}), since=later),
     )
     assert flows.services[CART].flows == {("a", "b"): Flow(3, 200.0, 0.0)}
-    assert flows.services[CART].connections == {"n1": {"b": 3}}
+    assert flows.connections[CART] == {"n1": {"b": 3}}
+
+
+def test_the_latest_document_has_the_zone_of_a_node_in_any_order() -> None:
+    first, second = (
+        of_node("n1", zone, sent({"b": 1}), since=START + timedelta(hours=hours))
+        for zone, hours in ((None, 0), ("a", 73))
+    )
+    assert together(first, second).zone_of == together(second, first).zone_of == {"n1": "a"}
 
 
 def test_nodes_that_count_no_bytes_are_in_no_amount_beside_others_that_do() -> None:
     flows = together(of_node("n1", "a", sent({"b": 1}, {"b": (10, 0)})), of_node("n2", "a", sent({"b": 7})))
     assert flows.without_bytes == {"n2"}
     assert flows.services[CART].flows[("a", "b")].connections == 1
+    assert flows.connections[CART] == {"n1": {"b": 1}, "n2": {"b": 7}}, "where these went does not depend on bytes"
     alone = together(of_node("n2", "a", sent({"b": 7})))
     assert (alone.has_bytes, alone.without_bytes) == (False, frozenset())
     assert alone.services[CART].flows == {("a", "b"): Flow(7, 70.0, 0.0)}
+
+
+def test_the_size_of_a_connection_is_that_of_its_zone_and_elsewhere_the_mean() -> None:
+    sizes = together(
+        of_node("n1", "a", sent({"a": 30}, {"a": (10, 20)}), sent({"b": 10}, {"b": (50, 0)}, family="IPv6")),
+        of_node("n2", "b", sent({"b": 10}, {"b": (20, 100)})),
+    ).sizes_of(("shop", "cart"))
+    assert (sizes["a"], sizes["b"], sizes["c"]) == pytest.approx((20, 120, 40))
+    connections = together(of_node("n1", "a", sent({"a": 30})), of_node("n2", "b", sent({"b": 5}), hours=36.5))
+    sizes = connections.sizes_of(("shop", "cart"))
+    assert sizes["a"] == sizes["b"] == sizes["c"]
+    assert connections.sizes_of(("shop", "other"))["a"] == 0
 
 
 def test_a_document_of_no_time_is_named_and_left_out() -> None:
     flows = together(of_node("n1", "a", sent({"b": 1}, {"b": (10, 0)}), hours=0))
     assert flows.timeless == {"n1"}
     assert not flows.services
+    assert flows.connections[CART] == {"n1": {"b": 1}}
     assert together(of_node("n1", "a", sent({"b": 1}), hours=-1)).timeless == {"n1"}
     assert measure_flows(()) is None
 
@@ -90,6 +113,27 @@ def test_demand_is_where_connections_start_in_all_families() -> None:
     # Connections that are older than the count have bytes alone.
     old = together(of_node("node-a", "a", sent({}, {"b": (10, 0)})), of_node("node-b", "b", sent({"a": 4}, {})))
     assert old.demand_parts(DEMAND) == {KEY: {"a": Fraction(1), "b": Fraction(4)}}
+
+
+def test_demand_is_also_that_of_nodes_that_count_no_bytes() -> None:
+    """Their connections load endpoints as those of others do."""
+    flows = together(
+        of_node("node-a", "a", sent({"a": 10}, {"a": (10, 0)})),
+        of_node("node-b", "b", sent({"a": 60}), hours=146),
+    )
+    assert flows.demand_parts(DEMAND) == {KEY: {"a": Fraction(20), "b": Fraction(60)}}
+    assert flows.sizes_of(KEY)["a"] == flows.sizes_of(KEY)["b"], "of which nobody knows"
+    assert flows.longest == 73
+
+
+def test_demand_is_of_the_same_time_on_all_nodes() -> None:
+    """A node that joined an hour ago sends as much as the others."""
+    flows = together(
+        of_node("node-a", "a", sent({"a": 5000}), hours=100),
+        of_node("node-a", "a", sent({"a": 5000}), since=START + timedelta(hours=100), hours=100),
+        of_node("node-b", "b", sent({"a": 50}), hours=1),
+    )
+    assert flows.demand_parts(DEMAND) == {KEY: {"a": Fraction(10_000), "b": Fraction(10_000)}}
 
 
 def test_what_was_not_measured_is_expected_to_be_like_the_rest() -> None:

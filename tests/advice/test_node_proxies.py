@@ -151,6 +151,8 @@ KUBEADM: Final = "kube-proxy-1.33-with-PreferSameTrafficDistribution"
 EXPECTED: Final = {
     "kubeadm": {"n1": KUBEADM, "w1": "kube-proxy-windows"},
     "eks": {"n1": "kube-proxy-1.30", "fargate": "kube-proxy-1.31"},
+    "eks-auto-mode": {"n1": "kube-proxy-1.34"},
+    "aks-virtual-node": {"aks-1": "kube-proxy-1.33"},
     "gke": {
         "gke-pool-1-a8c2": "kube-proxy-1.32",
         "gke-pool-2-77fd": "kube-proxy-1.30-with-ServiceTrafficDistribution",
@@ -236,6 +238,15 @@ def test_evidence_names_object_and_image() -> None:
     assert detected(layout("k3s")).evidence["n1"] == "k3s v1.32.5+k3s1 has kube-proxy built in"
 
 
+def test_kube_proxy_that_eks_runs_outside_pods_is_no_guess() -> None:
+    assert (detected(layout("eks")).notes, detected(layout("eks-auto-mode")).notes) == ((), ())
+
+
+def test_evidence_of_nodes_with_the_same_daemon_set_is_the_same() -> None:
+    proxies = detected(layout("gke-dataplane-v2-pods"))
+    assert proxies.evidence["n1"] == "DaemonSet kube-system/anetd, image cilium:v1.16.4-gke.21"
+
+
 # --- Zoneward's own proxy ---------------------------------------------------------------------------------------------
 
 
@@ -265,6 +276,8 @@ def test_zoneward_proxy_beside_kube_proxy_serves_labelled_services() -> None:
     both = (own_daemon_set("proxy/beside-kube-proxy"), a_daemon_set("kube-proxy:v1.30.1", "kube-proxy"))
     proxies = detect_node_proxies([NODE], daemon_sets=both, pods=(), config_maps=())
     assert names_of(proxies) == {"n1": "kube-proxy-1.30"}
+    alone = detect_node_proxies([NODE], daemon_sets=both[:1], pods=(), config_maps=())
+    assert names_of(alone) == {"n1": "kube-proxy-1.33"}, "it does not serve the other Services"
     demand = compute_demand([NODE])
     assert proxies.split(demand, a_service()).nodes == {"kube-proxy 1.30": 1}
     labelled = a_service(labels={"service.kubernetes.io/service-proxy-name": "zoneward"})

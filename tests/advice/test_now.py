@@ -11,6 +11,7 @@ from tests.builders.structs import a_node, a_service, a_slice, an_endpoint, hint
 from tests.clusters import Cluster
 from tests.properties.random_clusters import examples
 
+from zoneward.advice.deciders import ClusterStates
 from zoneward.advice.node_proxies import (
     PROXY_KINDS,
     ZONEWARD_PROXY,
@@ -112,7 +113,7 @@ def load_by_routes(drawn: Drawn) -> tuple[dict[str, float], float, bool]:
         consumer_by_node=drawn.proxies.consumer_by_node,
     )
     snapshot = Snapshot(services=(drawn.service,), nodes=drawn.nodes, slices=drawn.slices)
-    selected = SelectedServices(Options(), snapshot, state, drawn.proxies, (drawn.service,))
+    selected = SelectedServices(Options(), snapshot, ClusterStates(state), drawn.proxies, (drawn.service,))
     zones = {(port.addresses or ("",))[0]: port.zone for port in endpoints_of_all_ports(drawn.slices)}
     load = dict.fromkeys(zones, 0.0)
     in_zone, total = 0.0, sum(node.weight for node in state.demand.nodes)

@@ -6,6 +6,7 @@ from zoneward.advice.service_input import WorkloadObjects, workload_of
 from zoneward.kube.objects import OwnerReference, Pod
 
 HASH = {"pod-template-hash": "77f"}
+ROLLOUT_HASH = {"rollouts-pod-template-hash": "7f"}
 
 
 def a_pod_of(name: str, *owners: tuple[str, str, str], labels: dict[str, str] | None = None) -> Pod:
@@ -23,7 +24,10 @@ def a_pod_of(name: str, *owners: tuple[str, str, str], labels: dict[str, str] | 
         (a_pod_of("cart-77f-x", ("apps/v1", "ReplicaSet", "cart-77f"), labels=HASH), "deployment/cart"),
         (a_pod_of("cart-x", ("apps/v1", "ReplicaSet", "cart")), "replicaset/cart"),
         (a_pod_of("cart-0", ("apps/v1", "StatefulSet", "cart")), "statefulset/cart"),
+        (a_pod_of("cart-0", ("apps.kruise.io/v1beta1", "StatefulSet", "cart")), "statefulset.apps.kruise.io/cart"),
         (a_pod_of("cart-x", ("argoproj.io/v1alpha1", "Rollout", "cart")), "rollout.argoproj.io/cart"),
+        (a_pod_of("cart-7f-x", ("apps/v1", "ReplicaSet", "cart-7f"), labels=ROLLOUT_HASH), "rollout.argoproj.io/cart"),
+        (a_pod_of("cart-7f-x", labels=ROLLOUT_HASH), "rollout.argoproj.io/cart"),
         (a_pod_of("cart-77f-x", labels=HASH), "deployment/cart"),
         (a_pod_of("cart-0", labels={"statefulset.kubernetes.io/pod-name": "cart-0"}), "statefulset/cart"),
         (a_pod_of("cart-x"), None),

@@ -47,6 +47,14 @@ def a_cluster(service: Service | None = None, **pods: int) -> Cluster:
     return Cluster(service=service or a_service(), nodes=nodes_in({"a": 4, "b": 4, "c": 4}), pods=pods_in(pods))
 
 
+def started_in(flows: Mapping[ZonePair, Flow]) -> dict[str, int]:
+    started: dict[str, int] = {}
+    for (start, _), flow in flows.items():
+        if start and flow.amount:
+            started[start] = started.get(start, 0) + max(flow.connections, 1)
+    return started
+
+
 def reported(
     cluster: Cluster,
     flows: Mapping[ZonePair, Flow],
@@ -56,10 +64,11 @@ def reported(
     proxy: str = "kube-proxy-1.37",
 ) -> ServiceReport:
     """Without a ``charge`` there are no prices."""
-    service = ServiceFlows(flows, external or {}, {})
+    service = ServiceFlows(flows, external or {}, started_in(flows))
     meta, kind, state = cluster.service.metadata, PROXY_KINDS[proxy], cluster.cluster_state
     measured = MeasuredFlows(
         services={(meta.namespace, meta.name, "IPv4"): service},
+        connections={},
         has_bytes=True,
         zone_of={},
         since=START,
@@ -187,7 +196,7 @@ def test_bytes_are_conserved_and_saved_is_now_minus_predicted(
     for service, pods, flows in services:
         report = reported(a_cluster(service, **pods).settled(), flows, charge=charge)
         reports.append(report)
-        measured = ServiceFlows(flows, {}, {})
+        measured = ServiceFlows(flows, {}, started_in(flows))
         totals.add(report, measured)
         everything = sum(flow.amount for flow in flows.values())
         near = 1e-6 * max(everything, 1.0)
@@ -223,3 +232,17 @@ def test_bytes_are_conserved_and_saved_is_now_minus_predicted(
             totals.now.weight - total.crossing.weight, abs=1e-6 * max(totals.now.whole.value, 1.0)
         )
     assert [entry.gain for entry in ranked(reports)] == sorted((entry.gain for entry in reports), reverse=True)
+
+
+def test_totals_count_a_service_of_two_address_families_once() -> None:
+    flows = {("a", "b"): Flow(100, 1.0 * GB, 1.0 * GB), ("b", "a"): Flow(100, 1.0 * GB, 1.0 * GB)}
+    report = reported(a_cluster(a=1, b=1), flows)
+    assert report.best is not None
+    families = [report, structs.replace(report, address_type="IPv6")]
+    totals = ReportTotals()
+    for family in (*families, structs.replace(report, service="next")):
+        totals.add(family, ServiceFlows(flows, {}, started_in(flows)))
+    assert totals.services == 2
+    assert totals.best.best == 2
+    assert max(total.active for total in totals.settings.values()) == 2
+    assert totals.now.amount.value == pytest.approx(3 * report.now.crossing.amount.value)

@@ -16,6 +16,9 @@ from typing import Any, Final
 
 from tests.builders.objects import BUILT_IN_MANAGER, MANAGED_BY, Object, a_node, a_pod, a_service, a_slice, with_field
 
+from zoneward.kube import names
+from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION, encode_selector
+
 _SAFE: Final = "bcdfghjklmnpqrstvwxz2456789"
 """What Kubernetes makes up names of."""
 _AUTO: Final = {"service.kubernetes.io/topology-mode": "Auto"}
@@ -80,6 +83,21 @@ def eks_with_a_thin_zone() -> Iterator[Object]:
     for index in range(1, 4):
         cluster.add_service("shop", f"few-{index}", pods=(1, 1, 1), annotations=_AUTO)
     return cluster.objects()
+
+
+def eks_with_an_overlay(entries: dict[str, str]) -> list[Object]:
+    """`eks_with_a_thin_zone` with Zoneward: shop/few-1 is in the overlay with these entries, shop/few-2 is adopted."""
+    objects = list(eks_with_a_thin_zone())
+    for object_ in objects:
+        metadata, labels = object_["metadata"], object_["metadata"].get("labels", {})
+        if object_["kind"] == "Service" and metadata["name"] == "few-1":
+            metadata["annotations"][names.OVERLAY_MARK] = names.OVERLAY_ENABLED
+        if object_["kind"] == "Service" and metadata["name"] == "few-2":
+            metadata["annotations"][SELECTOR_ANNOTATION] = encode_selector(object_["spec"].pop("selector"))
+        if labels.get("kubernetes.io/service-name") == "few-2" and object_["kind"] == "EndpointSlice":
+            labels[names.MANAGED_BY_LABEL] = names.MANAGER
+    metadata = {"name": names.OVERLAY_CONFIG_MAP, "namespace": "shop"}
+    return [*objects, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": entries}]
 
 
 def gke_dataplane_v2() -> Iterator[Object]:

@@ -248,6 +248,11 @@ def test_what_is_written_wrong_is_shown_with_what_was_expected(written: str, mes
     assert str(raised.value) == message
 
 
+def test_a_sweep_without_values_is_refused() -> None:
+    with pytest.raises(InputError, match="sweep: startingThreshold: expected a value or more, got none"):
+        parse_contenders(["local", "random"], sweep={STARTING: []})
+
+
 @pytest.mark.parametrize(
     ("name", "parameter", "value", "message"),
     [

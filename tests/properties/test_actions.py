@@ -16,7 +16,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from tests.advice.inputs import input_of
+from tests.advice.inputs import advised_cluster, input_of, with_proxies
 from tests.builders.structs import PORT, a_pod
 from tests.clusters import Cluster
 from tests.properties.random_clusters import ZONE_HINTS, Setting, clusters, examples
@@ -24,7 +24,7 @@ from tests.properties.test_fixes import merged
 
 from zoneward.advice.actions import ACCEPTABLE, AdvisedCluster, Option, advise, advise_service
 from zoneward.advice.cluster_abilities import kubernetes_gates
-from zoneward.advice.node_proxies import PROXY_KINDS, NodeProxies, same_proxy_everywhere
+from zoneward.advice.node_proxies import PROXY_KINDS, same_proxy_everywhere
 from zoneward.advice.service_input import ServiceInput
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import runs_zoneward
@@ -59,7 +59,7 @@ def check_promises(cluster: Cluster, version: int, proxy: str) -> None:
     proxies = same_proxy_everywhere(cluster.nodes, PROXY_KINDS[proxy])
     given_ = input_of(cluster)
     given_ = dataclasses.replace(given_, cluster_state=with_proxies(given_.cluster_state, proxies))
-    advised = AdvisedCluster(proxies, version)
+    advised = advised_cluster(cluster, proxies, version)
     service = advise_service(given_, advised)
     if service is None:
         event("no traffic")
@@ -113,15 +113,6 @@ def family_after(given_: ServiceInput, option: Option, advised: AdvisedCluster, 
     pods = with_pods(given_.pods, option.pods, nodes, state)
     plan = plan_service(service, pods=pods, slices=given_.slices, cluster_state=state, taken=given_.taken)
     return plan.families[0]
-
-
-def with_proxies(state: ClusterState, proxies: NodeProxies) -> ClusterState:
-    return dataclasses.replace(
-        state,
-        consumer=proxies.default.consumer,
-        consumer_by_node=proxies.consumer_by_node,
-        labelled_consumer=proxies.labelled.consumer,
-    )
 
 
 def labelled(node: Node, zone: str) -> Node:

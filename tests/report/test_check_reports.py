@@ -17,6 +17,7 @@ from zoneward.report.html import Source
 from zoneward.report.terminal_text import render_text
 
 SCHEMA: Final = Path(__file__).parent / "data" / "sarif-2.1.0-rtm.5.json"
+SOURCE: Final = Source("a cluster", "2026-01-02 03:04Z", "1.2.3")
 CONTROLS: Final = "cart\x1b[2J\x07\x9b31m\r\n\u202e"
 
 
@@ -25,8 +26,8 @@ def checked_of(*findings: Finding, not_checked: tuple[NotChecked, ...] = (), ign
     return CheckedCluster(tuple(in_order), count_by_severity(findings), ignored, not_checked, services=3, nodes=2)
 
 
-def service_finding(code: str, name: str = "cart", message: str = "why", fix: str = "") -> Finding:
-    return CODES[code].finding(FindingObject("Service", "shop", name), message, fix=fix)
+def service_finding(code: str, name: str = "cart", message: str = "why", fix: str = "", command: str = "") -> Finding:
+    return CODES[code].finding(FindingObject("Service", "shop", name), message, fix=fix, command=command)
 
 
 EVERYTHING: Final = checked_of(
@@ -69,9 +70,12 @@ def test_top_limits_the_lines_of_a_code(top: int, lines: int) -> None:
     assert (f"and {500 - lines} more" in text) == (lines < 500)
 
 
-def test_commands_stay_on_one_line() -> None:
-    command = "kubectl -n shop annotate --overwrite service cart " + "service.kubernetes.io/topology-mode=Auto " * 3
-    assert f"fix: {command.rstrip()}\n" in table_of(checked_of(service_finding("ZW301", fix=command)))
+@pytest.mark.parametrize("words", ["", "To keep the setting of Kubernetes and remove the rest: "])
+def test_commands_stay_on_one_line(words: str) -> None:
+    command = "kubectl -n shop annotate --overwrite service cart" + " service.kubernetes.io/topology-mode=Auto" * 3
+    finding = service_finding("ZW305", fix=words, command=command)
+    assert f"fix: {words}{command}\n" in table_of(checked_of(finding))
+    assert f'{words}<span class="code">{command}</span>' in check_page(checked_of(finding), source=SOURCE)
 
 
 def test_unchecked_and_ignored_are_shown() -> None:
@@ -91,6 +95,7 @@ def test_the_json_has_the_shape_that_scripts_rely_on() -> None:
             "title": "All nodes are in one zone",
             "message": "one",
             "fix": CODES["ZW102"].fix,
+            "command": "",
             "docs": "docs/check.md#zw102",
             "services": [],
         }
@@ -125,7 +130,7 @@ def parsed(page: str) -> ElementTree.Element:
 
 
 def test_the_page_is_well_formed_and_has_a_row_for_each_finding() -> None:
-    root = parsed(check_page(EVERYTHING, source=Source("a cluster", "2026-01-02 03:04Z", "1.2.3")))
+    root = parsed(check_page(EVERYTHING, source=SOURCE))
     rows = [row for body in root.iter("tbody") for row in body.iter("tr")]
     assert len(rows) == len(EVERYTHING.findings)
     ids = [element.get("id") or "" for element in root.iter() if element.get("id")]
@@ -134,7 +139,7 @@ def test_the_page_is_well_formed_and_has_a_row_for_each_finding() -> None:
 
 
 def test_page_loads_nothing_and_supports_dark_mode() -> None:
-    page = check_page(EVERYTHING, source=Source("a cluster", "2026-01-02 03:04Z", "1.2.3"))
+    page = check_page(EVERYTHING, source=SOURCE)
     assert "<script" not in page
     assert "http://" not in page.replace("http-equiv", "")
     assert "https://" not in page

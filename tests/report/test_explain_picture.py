@@ -11,9 +11,11 @@ from tests.cli.running import sample_slices
 from zoneward import sample
 from zoneward.cli.main import run
 from zoneward.report.explain_picture import load_text
+from zoneward.report.traffic_page import flow_picture
 
 WIDEST = 0.8
 """Of a letter, in parts of the size of its font: bold digits of DejaVu have 0.7."""
+BOLD = 0.7
 LOAD = re.compile(r"(now |planned )?[+\u2212\u00d7][0-9]+%?")
 SIZES = {"name": 15.0, "load": 12.5}
 
@@ -71,6 +73,20 @@ def test_unchanged_zones_are_drawn_once(capfd: pytest.CaptureFixture[str], slice
         assert words.count("zone a") == count
         assert words.count("100% stays in its zone") == 1
         assert "not known" not in words
+
+
+@pytest.mark.parametrize("name", ["a", "west1", "west4-a", "eu-central-1a", "", "no-place-that-anybody-would-know"])
+def test_names_of_zones_fit_their_boxes(name: str) -> None:
+    zones = [f"{region}{name}" for region in ("us-east-", "z")]
+    svg = flow_picture({(start, end): 1.0 for start in zones for end in zones}, described="", total="").html
+    root = ElementTree.fromstring(svg)
+    lefts = {float(box.attrib["x"]): float(box.attrib["width"]) for box in root.iter("rect")}
+    names = [text for text in root.iter("text") if "name" in text.attrib.get("class", "").split()]
+    assert len(names) == 4
+    for text in names:
+        left = max(left for left in lefts if left < float(text.attrib["x"]))
+        right = float(text.attrib["x"]) + BOLD * SIZES["name"] * len(text.text or "")
+        assert right <= left + lefts[left]
 
 
 def test_wide_load_is_a_multiple() -> None:

@@ -53,6 +53,7 @@ def a_report(
 
 BOTH = (of_node("a"), of_node("b"))
 USD = read_settings({"perGB": "0.01USD", "zones": {"a": {"b": "1USD"}}, "charge": "both"}, Prices)
+REGION = read_settings({"perGB": "0.01USD", "regions": {"eu": {"eu": "1USD"}}}, Prices)
 
 
 @pytest.mark.parametrize(
@@ -62,12 +63,14 @@ USD = read_settings({"perGB": "0.01USD", "zones": {"a": {"b": "1USD"}}, "charge"
         (a_report(BOTH), "No prices: --price-per-gb 0.01USD, or prices in the configuration, shows money."),
         (a_report([of_node("a")]), "Nothing is measured of b: the figures are without what starts there."),
         (a_report([of_node("a", hours=3)]), "Some nodes measured for 3 h only: a month has hours that are not like"),
-        (a_report([BOTH[0], of_node("b", with_bytes=False)]), "node-b counted no bytes and is in no figure."),
-        (a_report([BOTH[0], of_node("b", hours=0)]), "node-b measured for no time and is in no figure."),
+        (a_report([BOTH[0], of_node("b", with_bytes=False)]), "node-b counted no bytes and is in no amount."),
+        (a_report([BOTH[0], of_node("b", hours=0)]), "node-b measured for no time and is in no amount."),
         (a_report([BOTH[0], of_node("b", complete=False)]), "node-b did not count everything: some traffic is"),
         (a_report([of_node("a", with_bytes=False)], prices=USD), "No document has bytes: shares of connections, and"),
         (a_report(BOTH, prices=USD), "Prices: 0.01 USD a GB (10^9 bytes), charged where it leaves its zone and where"),
+        (a_report(BOTH, prices=read_settings({"perGB": "1234567.5IDR"}, Prices)), "Prices: 1,234,567.5 IDR a GB (10^9"),
         (a_report(BOTH, prices=USD), "2 pairs of zones or regions have their own."),
+        (a_report(BOTH, prices=REGION), "1 pair of zones or regions has its own."),
     ],
 )
 def test_the_first_lines_say_what_was_measured_and_at_which_price(report: TrafficReport, line: str) -> None:

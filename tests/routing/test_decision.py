@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from tests.builders.structs import a_node, a_pod, a_service, nodes_in, pods_in
 from tests.clusters import Cluster, decided_hints, hinted_zones, only_family, written
 
+from zoneward.kube.objects import Node
 from zoneward.routing.configuration import Configuration, FeatureGates, HintsSettings, SubsettingSettings
 from zoneward.routing.decision import Decision
 from zoneward.routing.rules import Reason
@@ -226,6 +227,23 @@ def test_a_new_node_without_a_zone_voids_no_hints_and_adds_nothing_to_demand(cre
     assert "without zone label (node-x)" in rule.detail
     upstream = cluster.with_(configuration=cluster.configuration.as_upstream())
     assert not decided(upstream).active
+
+
+@pytest.mark.parametrize(
+    ("nodes", "reason", "message"),
+    [
+        ((a_node("n1", "a"), a_node("n2", None)), Reason.NODE_WITHOUT_ZONE, "1 node without zone label (n2)"),
+        ((a_node("n1", "a"), a_node("n2", "b", cpu=0)), Reason.NODE_WITHOUT_CPU, "1 node without allocatable CPU (n2)"),
+        ((a_node("n1", "a"),), Reason.ONE_ZONE, "nodes are only ready in 1 zone"),
+    ],
+)
+def test_as_upstream_the_reason_says_which_information_is_missing(
+    nodes: tuple[Node, ...], reason: Reason, message: str
+) -> None:
+    """Upstream's event has one message for all three."""
+    upstream = AUTO.with_(configuration=Configuration().as_upstream(), nodes=nodes)
+    decision = decided(upstream)
+    assert (decision.active, decision.reason, decision.message) == (False, reason, message)
 
 
 def test_a_service_between_the_thresholds_gets_its_hints_back_after_a_node_without_a_zone() -> None:

@@ -20,6 +20,7 @@ from zoneward.routing.demand import (
     allocatable_cpu,
     changes_demand,
     compute_demand,
+    cpu_demand_of,
     demand_of,
     service_parts,
     unknown_services,
@@ -40,6 +41,16 @@ def test_a_node_without_a_zone_is_named_and_adds_to_no_zone() -> None:
     assert (demand.weight_of, demand.without_zone, demand.unzoned) == ({"a": 4000}, ("n2", "n3"), 5000)
     assert demand.nodes[1] == NodeDemand("n2", None, 3000)
     assert compute_demand([a_node("n1", "a")]).unzoned == 0
+
+
+def test_a_virtual_node_counts_only_for_kubernetes() -> None:
+    """That of AKS reports 10,000 CPUs, and has no zone."""
+    virtual = a_node("v1", None, cpu=10_000, labels={"type": "virtual-kubelet"})
+    nodes = [a_node("n1", "a"), virtual]
+    assert demand_of(nodes, Configuration()) == compute_demand(nodes[:1])
+    assert demand_of(nodes, Configuration().as_upstream()) == compute_demand(nodes[:1])
+    assert cpu_demand_of(nodes, Configuration()).without_zone == ("v1",)
+    assert compute_demand([virtual]) == compute_demand([])
 
 
 @pytest.mark.parametrize("missing", [None, 0, "0", "0m"])

@@ -46,6 +46,7 @@ class History:
     """Services that went since the last look: their slices go with them."""
     _now: dict[str, dict[str, Object]] = field(default_factory=lambda: {PODS: {}, SLICES: {}})
     _waiting: list[_Happened] = field(default_factory=list)
+    _deleted_uids: set[str] = field(default_factory=set)
     _news: asyncio.Event = field(default_factory=asyncio.Event)
     _looked_at: dict[str, dict[str, Object]] = field(default_factory=lambda: {PODS: {}, SLICES: {}})
     _excused: set[str] = field(default_factory=set)
@@ -60,14 +61,21 @@ class History:
     def _see(self, plural: str, event: Object) -> None:
         kind, document = event["type"], event["object"]
         _follow(self._now[plural], kind, document)
+        if kind == "DELETED":
+            self._deleted_uids.add(document["metadata"]["uid"])
         self._waiting.append((int(document["metadata"]["resourceVersion"]), plural, kind, document))
         self._news.set()
 
     async def caught_up(self, *, pods: Iterable[Object], slices: Iterable[Object]) -> None:
-        """Wait until the watches have reported all that the lists have."""
-        listed = {PODS: versions(pods), SLICES: versions(slices)}
+        """Wait until the watches have reported all that the lists have, or that it was deleted."""
+        listed = {PODS: tuple(pods), SLICES: tuple(slices)}
+
+        def is_reported(plural: str) -> bool:
+            left = (document for document in listed[plural] if document["metadata"]["uid"] not in self._deleted_uids)
+            return versions(self._now[plural].values()) == versions(left)
+
         async with asyncio.timeout(_LIMIT):
-            while {plural: versions(known.values()) for plural, known in self._now.items()} != listed:
+            while not all(map(is_reported, listed)):
                 self._news.clear()
                 await self._news.wait()
         self._look_through()

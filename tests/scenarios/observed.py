@@ -15,6 +15,7 @@ from tests.scenarios.history import APP, addresses_of
 from tests.scenarios.history import is_ready as is_pod_ready
 from tests.scenarios.scenario import NONE, Expectation, Seen, Step
 
+from zoneward.advice.deciders import ClusterStates
 from zoneward.advice.node_proxies import PROXY_KINDS, same_proxy_everywhere
 from zoneward.cli.options import Options
 from zoneward.cli.planned_services import SelectedServices
@@ -124,7 +125,9 @@ class Found:
         configuration = structs.replace(observed.configuration, gates=gates)
         cluster_state = replace(observed.cluster_state, configuration=configuration, consumer=CONSUMERS[consumer])
         proxies = same_proxy_everywhere(observed.snapshot.nodes, PROXY_KINDS[consumer])
-        selected = SelectedServices(Options(), observed.snapshot, cluster_state, proxies, (self.service,))
+        selected = SelectedServices(
+            Options(), observed.snapshot, ClusterStates(cluster_state), proxies, (self.service,)
+        )
         # Of several families the first: IPv4.
         node = min(
             node.metadata.name for node in observed.snapshot.nodes if location in (node.metadata.name, node_zone(node))

@@ -308,17 +308,17 @@ def test_moved_is_the_number_of_endpoints_whose_group_changed(cluster: Cluster, 
 
 
 def fewest_moves(before: Mapping[str, Zones], after: Mapping[str, Zones], *, starts: bool) -> int:
-    """Of all ways to give every zone's Pods the groups that its Pods have afterwards, the one that moves the fewest."""
-    fewest = 0
+    """Of all ways to give every zone's Pods the groups that its Pods have afterwards, the one that moves the fewest of
+    those that were in a group. What the others get follows from their names: where a decision ``starts``, they count if
+    their own zone does not consume them.
+    """
+    new = {name for name in after if not before.get(name)}
+    fewest = sum(starts and name_of_zone(name) not in after[name] for name in new)
     for located in {name_of_zone(name) for name in after}:
         pods = [name for name in after if name_of_zone(name) == located]
         groups = [after[name] for name in pods]
         fewest += min(
-            sum(
-                1
-                for name, zones in zip(pods, order, strict=True)
-                if (before[name] != zones if before.get(name) else starts and located not in zones)
-            )
+            sum(name not in new and before[name] != zones for name, zones in zip(pods, order, strict=True))
             for order in set(permutations(groups))
         )
     return fewest

@@ -1,5 +1,7 @@
 """The overlay: which Services are in it, a plan as entries of the ConfigMap, and what the policy makes of a slice."""
 
+from fractions import Fraction
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -295,6 +297,16 @@ def test_a_prediction_has_the_slices_of_the_built_in_controller_with_other_hints
     assert family.traffic.in_zone == 1
     again = only_family(cluster.with_(slices=family.changes.after).plan())
     assert [slice_.metadata.name for slice_ in again.changes.unchanged] == ["built-in-0"]
+
+
+def test_a_service_that_leaves_loses_the_hints_of_the_overlay() -> None:
+    asking = in_overlay(a_cluster(a_service("zoneward.dev/Balanced"), {"a": 4, "b": 4}, {"a": 3, "b": 3}))
+    hinted = only_family(asking.plan()).changes.after
+    assert all(endpoint.hints for slice_ in hinted for endpoint in slice_.endpoints or ())
+    family = only_family(asking.with_(service=a_service(), slices=hinted).plan())
+    assert [slice_.metadata.name for slice_ in family.changes.update] == ["built-in-0"]
+    assert family.traffic is not None
+    assert family.traffic.in_zone == Fraction(1, 2)
 
 
 def test_a_planner_settles_slices_that_have_their_hints() -> None:

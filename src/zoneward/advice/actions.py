@@ -11,34 +11,35 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from math import fsum
 from operator import attrgetter
 from typing import Final, Literal
 
-from zoneward.advice.cluster_abilities import OVERLAY_SINCE, is_before, kubernetes_configuration
+from zoneward.advice.bypass import meshes_of
+from zoneward.advice.cluster_abilities import OVERLAY_SINCE, is_before
+from zoneward.advice.deciders import ClusterStates
 from zoneward.advice.findings.cluster_view import ServiceView
 from zoneward.advice.findings.codes import Finding
 from zoneward.advice.fix_commands import (
-    INSTALL_OVERLAY,
     FixSteps,
     ObjectPatch,
     describe_fix,
     describe_setting,
     steps_of,
 )
-from zoneward.advice.fixes import Fix, FixKind, FixSearch, setting_patch
+from zoneward.advice.fixes import Fix, FixKind, FixSearch, Needs, setting_patch
 from zoneward.advice.json_value import JsonValue, round_if_any, round_part, round_share
 from zoneward.advice.measured_flows import MeasuredFlows
 from zoneward.advice.node_proxies import NodeProxies, switched_on
+from zoneward.advice.now import ignoring_proxies
 from zoneward.advice.prices import PairPrices
 from zoneward.advice.service_input import Change, ServiceInput
 from zoneward.advice.shell_commands import kubectl, shell_command
 from zoneward.advice.traffic_report import Crossing, CrossingCalculation
 from zoneward.kube import names
-from zoneward.kube.adoption_marks import runs_zoneward
 from zoneward.kube.objects import ObjectKey
 from zoneward.kube.proxy_programs import CILIUM_CONFIG, SYSTEM_NAMESPACE
 from zoneward.routing.algorithms.heuristics import BALANCED, HEURISTICS
-from zoneward.routing.demand import Demand
 from zoneward.routing.phrases import counted
 from zoneward.routing.selection.traffic import ExpectedTraffic
 from zoneward.slices.plan import FamilyPlan
@@ -58,16 +59,15 @@ _LEAST_GAIN_WITH_PODS: Final = 0.15
 """The same for changes that need more Pods, which cost money."""
 _MOST_LOSS: Final = 0.1
 """What a change that relieves an overloaded Service may cost of the traffic in its zone."""
-_VIEWS: Final[tuple[View, ...]] = ("kubernetes", "zoneward")
 _NOISE: Final = 1e-9
 _FREE: Final = ("label-node", "setting", "spread", "move-pods")
 """Kinds of fixes that need no more Pods, unless they say so."""
-_NODE_CODES: Final = frozenset(("ZW101", "ZW105", "ZW201", "ZW203"))
-"""Findings of `check` about nodes that limit what settings of Services can do."""
+_NODE_CODES: Final = frozenset(("ZW101", "ZW105"))
+"""Findings of `check` about nodes that limit what hints can do."""
+_PROXY_CODES: Final = frozenset(("ZW201", "ZW203"))
+"""Findings about proxies that ignore hints or differ in what they honor."""
 _SERVICE_CODES: Final = frozenset(("ZW302", "ZW404", "ZW405", "ZW502", "ZW503", "ZW601", "ZW602", "ZW607", "ZW608"))
 """Findings about a Service that may keep an action from working."""
-_SWITCHED_CODES: Final = frozenset(("ZW201", "ZW203"))
-"""Findings that end with a switch of the proxies."""
 
 
 # --- one Service ------------------------------------------------------------------------------------------------------
@@ -90,7 +90,8 @@ class Option:
     """One verified change for one Service, with the outcome before and after.
 
     ``about`` describes it, ``title`` what it has in common with changes of other Services. ``pods`` has by how many
-    Pods each zone changes. ``risk_reason`` is empty where the risk is low.
+    Pods each zone changes. ``risk_reason`` is empty where the risk is low. ``limits`` are codes of findings about nodes
+    and proxies that may keep it from working; none where it needs no hints (``uses_hints``).
     """
 
     kind: FixKind
@@ -102,6 +103,8 @@ class Option:
     steps: FixSteps
     before: Outcome
     after: Outcome
+    uses_hints: bool
+    limits: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,15 +140,13 @@ class ServiceAdvice:
 class AdvisedCluster:
     """What the advice for all Services depends on.
 
-    ``kubernetes`` is the minor version, None where it is not known. ``overlaid`` are the Services whose hints an
-    overlay sets. ``cpu_demand`` is by the CPU of the nodes as the built-in controller counts it, None to count it for
-    each Service. ``measured`` and ``prices`` are None without them.
+    ``states`` has what decides, ``kubernetes`` is the minor version, None where it is not known. ``measured`` and
+    ``prices`` are None without them.
     """
 
+    states: ClusterStates
     node_proxies: NodeProxies
     kubernetes: int | None
-    overlaid: frozenset[ObjectKey] = frozenset()
-    cpu_demand: Demand | None = None
     measured: MeasuredFlows | None = None
     prices: PairPrices | None = None
 
@@ -163,6 +164,12 @@ class AdvisedCluster:
             switched_on(proxies.default),
             proxies.labelled,
         )
+
+    @property
+    def can_be_metered(self) -> bool:
+        """Whether a meter would see connections on some node."""
+        kinds = self.node_proxies.kind_of.values() or (self.node_proxies.default,)
+        return any(kind.uses_conntrack for kind in kinds)
 
     @cached_property
     def nodes_to_switch(self) -> tuple[str, ...]:
@@ -188,7 +195,7 @@ def advise_service(
     if family is None:
         return None
     address_type = family.address_type
-    outcomes = _Outcomes(cluster, (*given.key, address_type))
+    outcomes = _Outcomes(cluster, given.key)
     current = view.current.get(address_type)
     now = outcomes.of(current.traffic if current is not None else family.traffic)
     if now is None:
@@ -214,19 +221,17 @@ def outcome_as_decided(given: ServiceInput, cluster: AdvisedCluster) -> Outcome 
     family = next(iter(_as_decided(given, cluster).plan.families), None)
     if family is None:
         return None
-    return _Outcomes(cluster, (*given.key, family.address_type)).of(family.traffic)
+    return _Outcomes(cluster, given.key).of(family.traffic)
 
 
 def _as_decided(given: ServiceInput, cluster: AdvisedCluster) -> ServiceInput:
     """The same Service decided by what writes its hints: Zoneward's controller or overlay, else the built-in controller
     of this version.
     """
-    if runs_zoneward(given.service, given.slices):
+    state, slices = cluster.states.decided(given.service, given.slices)
+    if state is cluster.states.zoneward:
         return given
-    if given.key in cluster.overlaid:
-        return given.as_overlay()
-    configuration = kubernetes_configuration(given.cluster_state.configuration, cluster.kubernetes)
-    return given.as_upstream(cluster.cpu_demand).with_state(configuration=configuration)
+    return dataclasses.replace(given, cluster_state=state.for_service(given.service), slices=slices)
 
 
 def _with_proxies(given: ServiceInput, node_proxies: NodeProxies) -> ServiceInput:
@@ -241,15 +246,17 @@ def _best_fix(given: ServiceInput, address_type: str) -> Fix | None:
     """Of fixes that need no more Pods, the one after which the most traffic stays in its zone. Without any, a setting
     that overloads endpoints a little; else the fix with the fewest more Pods.
     """
-    search = FixSearch.of(given, address_type)
-    if search is None:
+    search, family = FixSearch.of(given, address_type), given.family(address_type)
+    if search is None or family is None:
         return None
     fixes = [fix for fix in search.fixes() if not _is_uncertain(fix)]
     free = [fix for fix in fixes if fix.kind in _FREE and not fix.pods]
     if free:
         return max(free, key=attrgetter("in_zone"))
     if not search.aim.only_served:
-        settings = list(search.settings(dataclasses.replace(search.aim, threshold=ACCEPTABLE)))
+        # Not in place of a setting that is in force without overload: it was recommended before one with overload.
+        is_calm = family.decision.active and family.traffic is not None and family.traffic.max_overload <= WITHOUT_RISK
+        settings = [] if is_calm else list(search.settings(dataclasses.replace(search.aim, threshold=ACCEPTABLE)))
         if settings:
             return max(settings, key=attrgetter("in_zone"))
         with_pods = list(search.settings_with_pods((names.PREFER_SAME_ZONE,)))
@@ -283,10 +290,22 @@ def _option(
             changed = changed or given.changed(fix.change, address_type=fix.family.address_type)
             if _harms(family, changed.family(family.address_type)):
                 return None
-    risk, reason = _risk_of(fix, after, needs)
+    risk, reason = _risk_of(fix, before, after, needs)
+    uses_hints = fix.family.decision.active
     steps = steps_of(fix, given, fix.family.address_type)
+    if uses_hints:
+        mesh_notes = (
+            f"clients in the mesh ({mesh}) choose endpoints themselves: the figures are for all others"
+            for mesh in meshes_of(given)
+        )
+        steps = dataclasses.replace(steps, notes=(*steps.notes, *mesh_notes))
     pods = dict(fix.change.pods)
-    return Option(fix.kind, describe_fix(fix), _title_of(fix), pods, risk, reason, steps, before, after)
+    limits = _NODE_CODES if uses_hints else frozenset[str]()
+    if ignoring_proxies(fix.family, outcomes.proxies):
+        limits |= _PROXY_CODES
+    return Option(
+        fix.kind, describe_fix(fix), _title_of(fix), pods, risk, reason, steps, before, after, uses_hints, limits
+    )
 
 
 def _is_worth(before: Outcome, after: Outcome, pods: int) -> bool:
@@ -316,10 +335,12 @@ def _title_of(fix: Fix) -> str:
     return describe_fix(fix)
 
 
-def _risk_of(fix: Fix, after: Outcome, needs: Requirement | None) -> tuple[Risk, str]:
+def _risk_of(fix: Fix, before: Outcome, after: Outcome, needs: Requirement | None) -> tuple[Risk, str]:
     """With the reason."""
     is_hot = after.overload > WITHOUT_RISK + _NOISE
     reasons = [f"the busiest Pods get {after.overload:.0%} more than a fair share"] if is_hot else []
+    if after.in_zone < before.in_zone - _MOST_LOSS:
+        reasons.append("less traffic stays in its zone")
     if fix.may_be_bound:
         reasons.append("volumes of these Pods may be bound to their zones")
     elif fix.change.pods:
@@ -345,8 +366,9 @@ def _with_balanced(
     given: ServiceInput, address_type: str, cluster: AdvisedCluster, advice: ServiceAdvice, outcomes: "_Outcomes"
 ) -> Option | None:
     """Zoneward's `Balanced`, where it keeps more traffic in its zone than Kubernetes can, or overloads less."""
+    needs: tuple[Needs, ...] = ()
     if cluster.requirement == "overlay":
-        given = given.as_overlay()
+        given, needs = given.as_overlay(), ("overlay",)
     patch = setting_patch(given.service, BALANCED.name, given.cluster_state.configuration)
     change = Change(service_patch=patch)
     family = given.changed(change, address_type=address_type).family(address_type) if patch else None
@@ -358,17 +380,21 @@ def _with_balanced(
         others.overload > WITHOUT_RISK + _NOISE and after.overload <= WITHOUT_RISK + _NOISE
     ):
         return None
-    fix = Fix("setting", change, family, setting=BALANCED.name, workload=given.workload)
+    fix = Fix("setting", change, family, needs, setting=BALANCED.name, workload=given.workload)
     return _option(fix, given, advice.switched, outcomes, cluster.requirement)
 
 
 class _Outcomes:
-    """Outcomes of one Service in one address family, with what was measured of it."""
+    """Outcomes of one Service, by its traffic in one address family, with what was measured of it in both.
+    ``proxies`` are those that changes are verified with.
+    """
 
-    def __init__(self, cluster: AdvisedCluster, key: tuple[str, str, str]) -> None:
-        service = None if cluster.measured is None else cluster.measured.services.get(key)
-        self._flows = None if service is None else CrossingCalculation(service.known, cluster.prices)
+    def __init__(self, cluster: AdvisedCluster, key: ObjectKey) -> None:
+        flows = None if cluster.measured is None else cluster.measured.known_of(key)
+        self._flows = None if flows is None else CrossingCalculation(flows, cluster.prices)
         self._is_measured = cluster.measured is not None
+        self._sizes = None if cluster.measured is None else cluster.measured.sizes_of(key)
+        self.proxies = cluster.switched if cluster.nodes_to_switch else cluster.node_proxies
 
     def weight(self, family: FamilyPlan) -> float:
         if self._is_measured:
@@ -382,7 +408,16 @@ class _Outcomes:
         crossing = None
         if self._flows is not None:
             crossing, _, _ = self._flows.compare({zone: figures.to for zone, figures in traffic.zones.items()})
-        return Outcome(traffic.in_zone or 0.0, traffic.max_overload, traffic.dropped, crossing)
+        return Outcome(self._in_zone(traffic), traffic.max_overload, traffic.dropped, crossing)
+
+    def _in_zone(self, traffic: ExpectedTraffic) -> float:
+        """By what was measured a connection from one zone may be larger than one from another."""
+        if self._sizes is not None:
+            amounts = {zone: figures.demand * self._sizes[zone] for zone, figures in traffic.zones.items()}
+            if total := fsum(amounts.values()):
+                parts = (amounts[zone] * (figures.in_zone or 0.0) for zone, figures in traffic.zones.items())
+                return fsum(parts) / total
+        return traffic.in_zone or 0.0
 
 
 # --- the document -----------------------------------------------------------------------------------------------------
@@ -458,12 +493,14 @@ class AdviceSummary(JsonValue, frozen=True, gc=False):
     """The whole cluster. ``services`` counts those with traffic; in shares each counts by its part of ``weighed_by``.
 
     Shares in their zone are now, after all actions that need nothing else, and with Zoneward too; None without traffic.
-    ``zones`` and ``proxies`` count nodes. Amounts are of a month, in ``unit``; None without measurements.
+    ``zones`` and ``proxies`` count nodes, ``nodes_without_zone`` those where traffic starts in no zone. Amounts are of
+    a month, in ``unit``; None without measurements.
     """
 
     kubernetes: str | None
     proxies: dict[str, int]
     zones: dict[str, int]
+    nodes_without_zone: int
     services: int
     weighed_by: Literal["endpoints", "bytes", "connections"]
     in_zone: float | None
@@ -488,26 +525,38 @@ def advise(
     cluster: AdvisedCluster,
     *,
     zones: Mapping[str, int],
+    nodes_without_zone: int = 0,
     findings: Iterable[Finding] = (),
     currency: str = "",
 ) -> Advice:
-    """The summary and all actions. ``zones`` counts the nodes with traffic; ``findings`` are those of `check`."""
+    """The summary and all actions. ``zones`` counts the nodes with traffic, ``nodes_without_zone`` those of them in no
+    zone; ``findings`` are those of `check`.
+    """
     services = tuple(services)
     actions: list[Action] = []
+    findings = tuple(findings)
+    of_kubernetes = _groups(services, "kubernetes")
+    # What needs no hints does not wait for proxies.
+    for group in of_kubernetes:
+        if not _uses_hints(group):
+            actions.append(_action("kubernetes", None, group, actions, findings))
     if cluster.nodes_to_switch:
-        actions += _switch_action(services, cluster)
-    of_nodes, of_services = _NODE_CODES - _SWITCHED_CODES if actions else _NODE_CODES, _SERVICE_CODES
-    limits = [finding for finding in findings if finding.code in of_nodes | of_services]
-    for view in _VIEWS:
-        needs = cluster.requirement if view == "zoneward" else None
-        for group in _groups(services, view):
-            actions.append(_action(view, needs, group, actions, limits))
-    if actions and cluster.measured is None:
+        actions += _switch_action(services, cluster, len(actions) + 1)
+    for group in of_kubernetes:
+        if _uses_hints(group):
+            actions.append(_action("kubernetes", None, group, actions, findings))
+    for group in _groups(services, "zoneward"):
+        actions.append(_action("zoneward", cluster.requirement, group, actions, findings))
+    if actions and cluster.measured is None and cluster.can_be_metered:
         actions.append(_measure_action(services, len(actions) + 1))
-    return Advice(_summary(services, cluster, zones, currency), tuple(actions))
+    return Advice(_summary(services, cluster, zones, nodes_without_zone, currency), tuple(actions))
 
 
 _Group = list[tuple[ServiceAdvice, Option]]
+
+
+def _uses_hints(group: _Group) -> bool:
+    return any(option.uses_hints for _, option in group)
 
 
 def _groups(services: Sequence[ServiceAdvice], view: View) -> list[_Group]:
@@ -537,12 +586,17 @@ def _gain(option: Option) -> float:
 
 
 def _action(
-    view: View, needs: Requirement | None, group: _Group, earlier: Sequence[Action], limits: Iterable[Finding]
+    view: View, needs: Requirement | None, group: _Group, earlier: Sequence[Action], findings: Iterable[Finding]
 ) -> Action:
-    """The next action after ``earlier`` ones. ``limits`` are findings that may keep actions from working."""
+    """The next action after ``earlier`` ones. ``findings`` are those of `check`, which may keep it from working."""
     keys = {service.key for service, _ in group}
     services = {"/".join(key) for key in keys}
-    limiting = {limit.code for limit in limits if limit.code in _NODE_CODES or not services.isdisjoint(limit.affected)}
+    limits = frozenset[str]().union(*(option.limits for _, option in group))
+    limiting = {
+        finding.code
+        for finding in findings
+        if finding.code in limits or (finding.code in _SERVICE_CODES and not services.isdisjoint(finding.affected))
+    }
     steps = [option.steps for _, option in group]
     first = group[0][1]
     # All are of one level: the worst overload is the one to name.
@@ -551,9 +605,7 @@ def _action(
     notes = [note for step in steps for note in step.notes]
     if any(namespace == SYSTEM_NAMESPACE for namespace, _ in keys):
         notes.append("an add-on manager of the provider may undo changes to Services in kube-system")
-    if needs == "overlay":
-        notes.insert(0, INSTALL_OVERLAY)
-    elif needs == "controller":
+    if needs == "controller":
         notes.insert(0, "start zoneward controller --only-marked first: docs/take-over.md")
         commands += (shell_command("zoneward", "adopt", names=("/".join(service.key),)) for service, _ in group)
     return Action(
@@ -562,7 +614,7 @@ def _action(
         view=view,
         title=first.about if len(group) == 1 else first.title,
         needs=needs,
-        after=tuple(action.rank for action in earlier if action.switches_proxies),
+        after=tuple(action.rank for action in earlier if action.switches_proxies and _uses_hints(group)),
         instead_of=tuple(
             action.rank
             for action in earlier
@@ -583,16 +635,17 @@ def _action(
     )
 
 
-def _switch_action(services: Sequence[ServiceAdvice], cluster: AdvisedCluster) -> Iterator[Action]:
-    """Proxies that ignore hints only by a setting: it comes first, as other actions have no effect without it."""
+def _switch_action(services: Sequence[ServiceAdvice], cluster: AdvisedCluster, rank: int) -> Iterator[Action]:
+    """Proxies that ignore hints only by a setting: it comes before all actions that have no effect without it."""
     gaining = [service for service in services if service.switched.in_zone > service.now.in_zone + _NOISE]
-    if not gaining and not any(service.kubernetes or service.zoneward for service in services):
+    options = [option for service in services for option in (service.kubernetes, service.zoneward) if option]
+    if not gaining and not any(option.uses_hints for option in options):
         return
     nodes = counted(len(cluster.nodes_to_switch), "node")
     daemon_set_of = cluster.node_proxies.daemon_set_of
     restarted = sorted({daemon_set_of.get(node, (SYSTEM_NAMESPACE, "cilium")) for node in cluster.nodes_to_switch})
     yield Action(
-        rank=1,
+        rank=rank,
         kind="switch-proxies",
         view="kubernetes",
         title=f"enable-service-topology in the Cilium of {nodes}, for hints to have an effect (ZW201)",
@@ -645,6 +698,7 @@ def _measure_action(services: Sequence[ServiceAdvice], rank: int) -> Action:
         ),
         notes=(
             "it reads connections and changes none; meter.accounting=true has kernels count bytes: docs/meter.md",
+            "meters listen on loopback; docs/meter.md says how a Prometheus, or you, read their counts",
             "after an hour: zoneward advise --measured PROMETHEUS_URL --price-per-gb 0.01USD",
         ),
     )
@@ -690,7 +744,11 @@ def _merge_patches(patches: Iterable[ObjectPatch]) -> tuple[ObjectPatch, ...]:
 
 
 def _summary(
-    services: Sequence[ServiceAdvice], cluster: AdvisedCluster, zones: Mapping[str, int], currency: str
+    services: Sequence[ServiceAdvice],
+    cluster: AdvisedCluster,
+    zones: Mapping[str, int],
+    nodes_without_zone: int,
+    currency: str,
 ) -> AdviceSummary:
     total = sum(service.weight for service in services)
 
@@ -715,6 +773,7 @@ def _summary(
         kubernetes=None if cluster.kubernetes is None else f"1.{cluster.kubernetes}",
         proxies=dict(sorted(proxies.items(), key=lambda item: (-item[1], item[0]))),
         zones=dict(zones),
+        nodes_without_zone=nodes_without_zone,
         services=len(services),
         weighed_by="endpoints" if cluster.measured is None else "bytes" if has_bytes else "connections",
         in_zone=round_if_any(share(now)),

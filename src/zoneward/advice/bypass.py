@@ -1,7 +1,6 @@
 """Traffic that does not follow hints: it bypasses the proxies of the nodes, or they handle it in another way."""
 
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Iterator
 
 from zoneward.advice.json_value import JsonValue
 from zoneward.advice.service_input import ServiceInput
@@ -16,24 +15,6 @@ class Bypass(JsonValue, frozen=True, gc=False):
 
     what: str
     detail: str
-
-
-_MESHES: Final[Mapping[str, tuple[str, str]]] = {
-    "security.istio.io/tlsMode": ("istio", "Istio"),
-    "service.istio.io/canonical-name": ("istio", "Istio"),
-    "istio.io/dataplane-mode": ("istio", "Istio"),
-    "linkerd.io/control-plane-ns": ("linkerd", "Linkerd"),
-    "kuma.io/sidecar-injected": ("kuma", "Kuma"),
-    "consul.hashicorp.com/connect-inject-status": ("consul", "Consul"),
-}
-"""Labels of Pods that meshes inject their proxy into, by the name of the mesh."""
-_NEG: Final = "cloud.google.com/neg"
-_NLB_TARGETS: Final = (
-    "service.beta.kubernetes.io/aws-load-balancer-nlb-target-type",
-    "service.beta.kubernetes.io/aws-load-balancer-type",
-)
-_NLB_OF_PODS: Final = ("ip", "nlb-ip")
-_ISTIO_WAYPOINT: Final = "istio.io/use-waypoint"
 
 
 def bypasses(given: ServiceInput) -> tuple[Bypass, ...]:
@@ -87,31 +68,43 @@ def _of_settings(given: ServiceInput) -> Iterator[Bypass]:
 
 def _of_load_balancers(service: Service) -> Iterator[Bypass]:
     annotations = service.metadata.annotations or {}
-    targets = [name for name in _NLB_TARGETS if annotations.get(name) in _NLB_OF_PODS]
+    targets = [name for name in names.NLB_TARGET_ANNOTATIONS if annotations.get(name) in names.NLB_OF_PODS]
     if targets:
         yield Bypass(
             "load-balancer", f"{targets[0]} is {annotations[targets[0]]}: the load balancer sends to Pods, past proxies"
         )
-    if _NEG in annotations:
-        yield Bypass("load-balancer", f"{_NEG}: the load balancer sends to Pods of the group itself, past proxies")
+    neg = annotations.get(names.NEG_ANNOTATION, names.NEG_OF_EVERY_SERVICE)
+    if names.NEG_STATUS_ANNOTATION in annotations or neg != names.NEG_OF_EVERY_SERVICE:
+        detail = f"{names.NEG_ANNOTATION}: the load balancer sends to Pods of the group itself, past proxies"
+        yield Bypass("load-balancer", detail)
 
 
 def _of_meshes(given: ServiceInput) -> Iterator[Bypass]:
-    pods_by_mesh: dict[tuple[str, str], int] = {}
-    for pod in given.pods:
-        for mesh in set(_meshes_of(pod)):
-            pods_by_mesh[mesh] = pods_by_mesh.get(mesh, 0) + 1
-    if _ISTIO_WAYPOINT in {**(given.service.metadata.labels or {}), **(given.service.metadata.annotations or {})}:
-        pods_by_mesh.setdefault(("istio", "Istio"), 0)
-    for (what, title), pods in sorted(pods_by_mesh.items()):
+    for (what, title), pods in sorted(_pods_by_mesh(given).items()):
         where = f"in {pods} of {counted(len(given.pods), 'Pod')}" if pods else "by a waypoint"
         yield Bypass(
             what, f"{title} is at work {where}: clients in the mesh choose endpoints themselves, not kube-proxy"
         )
 
 
-def _meshes_of(pod: Pod) -> Iterator[tuple[str, str]]:
+def meshes_of(given: ServiceInput) -> tuple[str, ...]:
+    """The names of the meshes that Pods of a Service belong to, in order."""
+    return tuple(title for _, title in sorted(_pods_by_mesh(given)))
+
+
+def _pods_by_mesh(given: ServiceInput) -> dict[tuple[str, str], int]:
+    """The number of Pods by the stable name and the title of their mesh; 0 where only a waypoint is known."""
+    pods_by_mesh: dict[tuple[str, str], int] = {}
+    for pod in given.pods:
+        for mesh in set(_meshes_of_pod(pod)):
+            pods_by_mesh[mesh] = pods_by_mesh.get(mesh, 0) + 1
+    if names.ISTIO_WAYPOINT in {**(given.service.metadata.labels or {}), **(given.service.metadata.annotations or {})}:
+        pods_by_mesh.setdefault(("istio", "Istio"), 0)
+    return pods_by_mesh
+
+
+def _meshes_of_pod(pod: Pod) -> Iterator[tuple[str, str]]:
     labels = pod.metadata.labels or {}
-    for label, mesh in _MESHES.items():
-        if labels.get(label, "disabled") not in ("disabled", "none", "false"):
+    for label, mesh in names.MESH_LABELS.items():
+        if label in labels and labels[label] not in names.NO_MESH:
             yield mesh

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.kube import names
-from zoneward.kube.adoption_marks import has_selector_annotation, manager_of
-from zoneward.kube.objects import EndpointSlice, Node, Service
+from zoneward.kube.adoption_marks import manager_of
+from zoneward.kube.objects import EndpointSlice, Node
 from zoneward.kube.proxy_programs import minor_version
 from zoneward.routing.algorithms.heuristics import BALANCED, BUILT_IN_HEURISTICS, HEURISTICS, PROPORTIONAL_ZONE_CPU
 from zoneward.routing.configuration import Configuration, FeatureGates
@@ -85,13 +85,15 @@ class ClusterAbilities:
 
     ``controller``: Zoneward's controller writes slices. ``slice_groups``: the proxies on all nodes read slice groups,
     or slices show groups by hints. ``overlay``: decisions are to reach slices by an overlay, which has hints alone.
-    ``kubernetes`` is the minor version, None where it is unknown.
+    ``kubernetes`` is the minor version, None where it is unknown. ``same_zone`` is the name of ``PreferSameZone`` that
+    all proxies know.
     """
 
     controller: bool
     slice_groups: bool
     overlay: bool = False
     kubernetes: int | None = None
+    same_zone: str = names.PREFER_SAME_ZONE
 
     def missing_for(self, approach: str) -> str | None:
         """What the cluster lacks for an approach: `CONTROLLER`, `PROXY` (beside the controller), or a version of
@@ -110,7 +112,7 @@ class ClusterAbilities:
 
     def name_of(self, approach: str) -> str:
         """What the cluster calls an approach."""
-        return setting_name(approach, self.kubernetes)
+        return setting_name(self.same_zone if approach == names.PREFER_SAME_ZONE else approach, self.kubernetes)
 
 
 def abilities_of(
@@ -129,18 +131,6 @@ def abilities_of(
         overlay=configuration.is_overlay,
         kubernetes=kubernetes,
     )
-
-
-def is_built_in(
-    service: Service, slices: Iterable[EndpointSlice], configuration: Configuration, abilities: ClusterAbilities
-) -> bool:
-    """Whether the built-in controller decides about a Service: it manages the slices, or no slice names a manager and
-    Zoneward's controller does not run.
-    """
-    managers = set(map(manager_of, slices))
-    if configuration.manager in managers or has_selector_annotation(service):
-        return False
-    return names.BUILT_IN_MANAGER in managers or not abilities.controller
 
 
 def familiarity(approach: str) -> int:

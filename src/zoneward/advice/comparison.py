@@ -4,18 +4,18 @@
 """
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from zoneward.advice.cluster_abilities import CONTROLLER, ClusterAbilities, familiarity, is_built_in
-from zoneward.advice.measured_flows import ServiceFamily
+from zoneward.advice.cluster_abilities import CONTROLLER, ClusterAbilities, familiarity
+from zoneward.advice.measured_flows import ServiceFamily, other_family
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.advice.service_input import ServiceInput
-from zoneward.kube.objects import EndpointSlice
+from zoneward.kube.objects import EndpointSlice, Service
 from zoneward.routing import score
 from zoneward.routing.algorithms.heuristics import BUILT_IN_HEURISTICS
 from zoneward.routing.rules import Reason
@@ -115,6 +115,24 @@ class ServiceComparison(msgspec.Struct, frozen=True, kw_only=True, gc=False, ren
     def key(self) -> ServiceFamily:
         return self.namespace, self.service, self.address_type
 
+    @property
+    def start(self) -> InForce:
+        """What is in force; without slices, what the Service's own settings would do."""
+        today = self.today
+        return self.now or InForce(
+            in_zone_traffic=today.in_zone_traffic,
+            max_overload=today.max_overload,
+            mean_overload=today.mean_overload,
+            dropped_traffic=today.dropped_traffic,
+            slices=0,
+            score=today.score,
+        )
+
+    @property
+    def chosen(self) -> ComparedApproach:
+        """The best approach; without one, the Service's own settings."""
+        return self.find(self.best) or self.today
+
     def find(self, approach: str | None) -> ComparedApproach | None:
         return next((candidate for candidate in self.approaches if candidate.approach == approach), None)
 
@@ -137,6 +155,7 @@ def recommend(
     *,
     node_proxies: NodeProxies,
     abilities: ClusterAbilities,
+    built_in: bool = False,
     approaches: Iterable[str] = COMPARED,
     unchanged: ServiceInput | None = None,
     flows: bool = False,
@@ -144,17 +163,15 @@ def recommend(
     """Plan a Service once as it is and once with each of the ``approaches``, and find the best one. Returns a
     recommendation for each address family; none for a Service that has no slices at all.
 
-    The approaches that Kubernetes knows are decided by the demand of the controller that manages the Service's slices.
-    If options changed the cluster, ``unchanged`` is the same Service as it was read: what is in force comes from it,
-    and loads are compared with it. ``flows``: with those between zones.
+    ``built_in``: the built-in controller decides about the approaches that Kubernetes knows, by its own demand. If
+    options changed the cluster, ``unchanged`` is the same Service as it was read: what is in force comes from it, and
+    loads are compared with it. ``flows``: with those between zones.
     """
-    configuration = given.cluster_state.configuration
-    keep_threshold = float(configuration.hints.keep_threshold)
-    built_in = is_built_in(given.service, given.slices, configuration, abilities)
-    before = {} if unchanged is None else _plan_each(unchanged, approaches, built_in=built_in)
+    keep_threshold = float(given.cluster_state.configuration.hints.keep_threshold)
+    before = {} if unchanged is None else _plan_each(unchanged, approaches, built_in, abilities.same_zone)
     in_force = _traffic_in_force(unchanged or given, node_proxies)
     recommendations = []
-    for address_type, plans in _plan_each(given, approaches, built_in=built_in).items():
+    for address_type, plans in _plan_each(given, approaches, built_in, abilities.same_zone).items():
         family, own_traffic = plans[_OWN_SETTINGS]
         now, traffic_now = in_force.get(address_type, (None, None))
         plans_before = before.get(address_type, {})
@@ -222,12 +239,19 @@ _Planned = tuple[FamilyPlan, ExpectedTraffic | None]
 _Prediction = tuple[tuple[EndpointSlice, ...], list[HonoredHints], ExpectedTraffic | None]
 
 
-def _plan_each(given: ServiceInput, approaches: Iterable[str], *, built_in: bool) -> dict[str, dict[str, _Planned]]:
+def _plan_each(
+    given: ServiceInput, approaches: Iterable[str], built_in: bool, same_zone: str
+) -> dict[str, dict[str, _Planned]]:
     """The plans of a Service by address type and approach; `_OWN_SETTINGS` comes first.
 
     The endpoints and the existing slices are collected once for each controller: they do not depend on the approach.
-    ``built_in``: the built-in controller decides about the approaches that it knows, by CPU.
+    ``built_in``: the built-in controller decides about the approaches that it knows, by CPU. ``same_zone`` is the
+    cluster's name of ``PreferSameZone``.
     """
+
+    def asking(approach: str, decided_by: ClusterState) -> Service:
+        return as_if_requested(given.service, approach, decided_by.configuration, same_zone=same_zone)
+
     state = given.cluster_state.for_service(given.service)
     slices = {slice_.metadata.name: slice_ for slice_ in given.slices}
     collected = of_kubernetes = None
@@ -240,7 +264,7 @@ def _plan_each(given: ServiceInput, approaches: Iterable[str], *, built_in: bool
     planned: dict[str, dict[str, _Planned]] = {}
     known: list[_Prediction] = []
     for approach in (_OWN_SETTINGS, *approaches):
-        service = as_if_requested(given.service, approach, state.configuration) if approach else given.service
+        service = asking(approach, state) if approach else given.service
         plan: ServicePlan
         if collected is None or of_kubernetes is None:
             plan = plan_unmanaged(service, slices.values(), state)
@@ -249,7 +273,7 @@ def _plan_each(given: ServiceInput, approaches: Iterable[str], *, built_in: bool
             is_own = heuristic is not None and heuristic.name not in BUILT_IN_HEURISTICS
             objects, decided_by = collected if is_own else of_kubernetes
             if approach and decided_by is not state:
-                service = as_if_requested(given.service, approach, decided_by.configuration)
+                service = asking(approach, decided_by)
             plan = plan_families(
                 service,
                 objects.endpoints,
@@ -373,6 +397,16 @@ def _flows(traffic: ExpectedTraffic) -> Flows:
 # --- totals -----------------------------------------------------------------------------------------------------------
 
 
+_Row = TypeVar("_Row")
+
+
+def first_services(rows: Iterable[_Row], most: int, key: Callable[[_Row], ServiceFamily]) -> list[_Row]:
+    """The rows of the first ``most`` Services, in all of their address families; 0 for all."""
+    rows = list(rows)
+    first = set(list(dict.fromkeys(key(row)[:2] for row in rows))[: most or None])
+    return [row for row in rows if key(row)[:2] in first]
+
+
 class ApproachTotal(msgspec.Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
     """One approach for all Services together, ``today`` for their own settings, or `NOW`.
 
@@ -396,35 +430,39 @@ class ApproachTotal(msgspec.Struct, frozen=True, kw_only=True, gc=False, rename=
 
 
 class ComparisonTotals:
-    """The totals of all Services, added up one by one: it holds only these numbers."""
+    """The totals of all Services, added up one by one: it holds only these numbers and the last of them."""
 
     def __init__(self) -> None:
         self.services = 0
+        self.without_slices = 0
+        self._last: ServiceComparison | None = None
+        self._has_slices = False
         self._now = _Sum()
         self._today = _Sum()
         self._best = _Sum()
         self._approaches: dict[str, _Sum] = {}
 
     def add(self, comparison: ServiceComparison) -> None:
-        """Add one Service, in one address family."""
-        self.services += 1
-        endpoints, chosen = comparison.endpoints, comparison.today
-        if comparison.now is not None:
-            self._now.add(endpoints, comparison.now)
-        self._today.add(endpoints, comparison.today)
+        """Add one Service, in one address family. The other one comes next, and counts no Service again."""
+        before, self._last = other_family(self._last, comparison), comparison
+        self.services += before is None
+        endpoints = comparison.endpoints
+        self.without_slices += comparison.now is None and (before is None or before.now is not None)
+        self._has_slices |= comparison.now is not None
+        self._now.add(endpoints, comparison.start, None if before is None else before.start)
+        self._today.add(endpoints, comparison.today, None if before is None else before.today)
         for candidate in comparison.approaches:
-            total = self._approaches.setdefault(candidate.approach, _Sum())
-            total.add(endpoints, candidate)
-            if candidate.approach == comparison.best:
-                total.best += 1
-                chosen = candidate
-            total.better += candidate.approach == comparison.better
-        self._best.add(endpoints, chosen)
+            approach = candidate.approach
+            total = self._approaches.setdefault(approach, _Sum())
+            total.add(endpoints, candidate, None if before is None else before.find(approach))
+            total.best += approach == comparison.best and (before is None or approach != before.best)
+            total.better += approach == comparison.better and (before is None or approach != before.better)
+        self._best.add(endpoints, comparison.chosen, None if before is None else before.chosen)
 
     @property
     def now(self) -> ApproachTotal | None:
-        """What is in force, for Services with slices."""
-        return self._now.total(NOW) if self._now.services else None
+        """What is in force; for Services without slices, what they ask for. None where no Service has any."""
+        return self._now.total(NOW) if self._has_slices else None
 
     @property
     def best(self) -> ApproachTotal | None:
@@ -445,13 +483,16 @@ class _Sum:
         self._active = self._drops = self._slices = self._changes = self._endpoints = 0
         self._in_zone = self._worst = self._mean = self._score = 0.0
 
-    def add(self, endpoints: int, numbers: ComparedApproach | InForce) -> None:
+    def add(
+        self, endpoints: int, numbers: ComparedApproach | InForce, before: ComparedApproach | InForce | None
+    ) -> None:
+        """``before``: those of the same Service in the address family that was added before."""
         self.services += 1
         if isinstance(numbers, ComparedApproach):
-            self._active += numbers.active
+            self._active += numbers.active and not (isinstance(before, ComparedApproach) and before.active)
             self._changes += numbers.writes
         self._slices += numbers.slices
-        self._drops += bool(numbers.dropped_traffic)
+        self._drops += bool(numbers.dropped_traffic) and not (before is not None and before.dropped_traffic)
         if endpoints and numbers.score is not None:
             self._endpoints += endpoints
             self._in_zone += endpoints * (numbers.in_zone_traffic or 0.0)

@@ -183,14 +183,12 @@ def decisions_document(
     measured: TrafficMeasurements | None = None,
     zones: Iterable[str] = (),
     before: PlansBefore | None = None,
-    is_kubernetes: bool = False,
 ) -> dict[str, Any]:
     """``{"decisions": [...], "skipped": [...]}``: an item per Service and address family, in the order of the plans.
 
     ``now`` has what slices in force do, by namespace and name of the Service and by address type. With ``measured``
     also ``"measured"``, which names its sources; ``zones`` are those of the cluster. ``before`` are the plans of the
-    unchanged cluster, where options change the input. ``is_kubernetes``: the plans are what Kubernetes does, without
-    the conditions and Events of Zoneward.
+    unchanged cluster, where options change the input. What Kubernetes decides has no conditions and Events of Zoneward.
     """
     decisions: list[DecisionDocument] = []
     skipped: list[SkippedService] = []
@@ -200,8 +198,7 @@ def decisions_document(
             skipped.append(SkippedService(meta.namespace, meta.name, f"{plan.service.spec.type}: it has no endpoints"))
         current = now.get((meta.namespace, meta.name), {})
         decisions.extend(
-            _decision(plan, family, current.get(family.address_type), measured, before, is_kubernetes=is_kubernetes)
-            for family in plan.families
+            _decision(plan, family, current.get(family.address_type), measured, before) for family in plan.families
         )
     document: dict[str, Any] = {"decisions": decisions, "skipped": skipped}
     return document if measured is None else {"measured": _measuring(measured, zones), **document}
@@ -233,8 +230,6 @@ def _decision(
     now: CurrentTraffic | None,
     measured: TrafficMeasurements | None,
     before: PlansBefore | None,
-    *,
-    is_kubernetes: bool,
 ) -> DecisionDocument:
     decision, traffic = family.decision, family.traffic
     meta = plan.service.metadata
@@ -258,8 +253,8 @@ def _decision(
         replaced_slices=tuple(slice_.metadata.name for slice_ in family.replaced),
         other_slices=tuple(other.metadata.name for other in family.others),
         rules=decision.rules,
-        events=plan.events if family.address_type == plan.worst_family and not is_kubernetes else (),
-        conditions=() if is_kubernetes else plan.conditions,
+        events=plan.events if family.address_type == plan.worst_family and not plan.is_of_kubernetes else (),
+        conditions=() if plan.is_of_kubernetes else plan.conditions,
         measured=msgspec.UNSET if measured is None else _measured(plan, family, measured),
         before=msgspec.UNSET if before is None else _before(family, before),
         load=compared_load(family, before),
@@ -389,14 +384,13 @@ def choose_plans(
     sort: Sort | None,
     top: int | None,
     changed: bool,
-    writes_slices: bool,
 ) -> tuple[ServicePlan, ...]:
     """The first ``top`` of the plans, or all with None or 0. ``now`` has what slices in force do, by Service and
-    address type. ``changed``: only those that change traffic, or slices where the plan ``writes_slices``.
+    address type. ``changed``: only those that change traffic, or slices that somebody has to write.
 
     ``in-zone`` puts the smallest share of now first and ``overload`` the largest one, unknown ones last.
     """
-    chosen = [plan for plan in plans if not changed or _changes(plan, _now_of(plan, now), writes_slices=writes_slices)]
+    chosen = [plan for plan in plans if not changed or _changes(plan, _now_of(plan, now))]
     if sort == "name":
         chosen.sort(key=lambda plan: (plan.service.metadata.namespace, plan.service.metadata.name))
     elif sort is not None:
@@ -408,10 +402,10 @@ def _now_of(plan: ServicePlan, now: ClusterTraffic) -> Mapping[str, CurrentTraff
     return now.get((plan.service.metadata.namespace, plan.service.metadata.name), {})
 
 
-def _changes(plan: ServicePlan, now: Mapping[str, CurrentTraffic], *, writes_slices: bool) -> bool:
+def _changes(plan: ServicePlan, now: Mapping[str, CurrentTraffic]) -> bool:
     for family in plan.families:
         counts = count_slices(plan, family)
-        if writes_slices and (counts.create or counts.update or counts.delete):
+        if not plan.is_of_kubernetes and (counts.create or counts.update or counts.delete):
             return True
         in_force = now.get(family.address_type)
         if in_force is not None and _shown_figures(in_force.traffic) != _shown_figures(family.traffic):

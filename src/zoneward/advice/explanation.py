@@ -283,12 +283,12 @@ def _in_force(
 def _honored(read: ServiceInput, service: Service, measured: MeasuredFlows) -> dict[str, HonoredTraffic]:
     """By address type, where any connection was counted."""
     honored = {}
-    for (*key, family), flows in measured.services.items():
+    for (*key, family), connections in measured.connections.items():
         if tuple(key) == read.key:
             nodes = node_traffic(
                 service,
                 family,
-                flows.connections,
+                connections,
                 zone_of=measured.zone_of,
                 slices=read.slices,
                 cluster_state=read.cluster_state,
@@ -332,7 +332,7 @@ def _planned(
 
 def _as_built_in(given: ServiceInput, family: FamilyPlan) -> FamilyPlan | None:
     """What the built-in controller does, where it is at work and Zoneward's approach would be active."""
-    if not family.decision.active or not given.is_of_built_in:
+    if not family.decision.active or not given.is_of_built_in or given.cluster_state.overlay_in_use:
         return None
     return given.as_upstream().family(family.address_type)
 

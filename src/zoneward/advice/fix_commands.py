@@ -13,7 +13,14 @@ from zoneward.advice.dropped_traffic import CLUSTER_POLICY
 from zoneward.advice.fixes import Fix
 from zoneward.advice.json_value import JsonValue
 from zoneward.advice.pod_limits import runs, unselected_pods
-from zoneward.advice.service_input import POD_TEMPLATE_HASH, UNKNOWN_WORKLOAD, Change, ServiceInput, Workload, merged
+from zoneward.advice.service_input import (
+    UNKNOWN_WORKLOAD,
+    Change,
+    ServiceInput,
+    Workload,
+    merged,
+    template_hash_label,
+)
 from zoneward.advice.shell_commands import kubectl
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import effective_selector
@@ -25,6 +32,8 @@ from zoneward.slices.overlay import is_selected
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 """A ReplicaSet removes the Pods with the lowest cost first."""
 INSTALL_OVERLAY: Final = "install the overlay first, once for the cluster: docs/overlay.md"
+_KEDA_PREFIX: Final = "keda-hpa-"
+"""KEDA gives an autoscaler the name of its ScaledObject after it, and undoes changes of the autoscaler."""
 _MOST_NAMED: Final = 20
 """Pods that a command names; with more, only their number is lowered."""
 
@@ -69,7 +78,12 @@ def steps_of(fix: Fix, given: ServiceInput, address_type: str) -> FixSteps:
         patches += pods.patches
     for zone in sorted(set(change.zone_of_node.values())):
         nodes = sorted(node for node, chosen in change.zone_of_node.items() if chosen == zone)
-        commands.append(kubectl("label", names=("node", *nodes, f"{names.ZONE_LABEL}={zone}")))
+        # An empty label counts as none, except for kubectl.
+        labelled = any(
+            names.ZONE_LABEL in (node.metadata.labels or {}) for node in given.nodes if node.metadata.name in nodes
+        )
+        words = ("label", *(["--overwrite"] if labelled else []))
+        commands.append(kubectl(*words, names=("node", *nodes, f"{names.ZONE_LABEL}={zone}")))
     if change.zone_of_node:
         notes.append(_label_note(fix))
     if change.service_patch:
@@ -83,11 +97,12 @@ def steps_of(fix: Fix, given: ServiceInput, address_type: str) -> FixSteps:
         if change.service_patch == CLUSTER_POLICY:
             notes.append("or keep the policy and run a Pod on every node, as a DaemonSet does")
     if "overlay" in fix.needs:
-        service = fix.family.service
-        notes.append(INSTALL_OVERLAY)
-        if not is_selected(service, None, fix.family.cluster_state.configuration):
+        service, state = fix.family.service, fix.family.cluster_state
+        if not state.overlay_in_use:
+            notes.append(INSTALL_OVERLAY)
+        if not is_selected(service, None, state.configuration):
             marked = ("service", service.metadata.name, f"{names.OVERLAY_MARK}={names.OVERLAY_ENABLED}")
-            commands.append(kubectl("annotate", names=marked, namespace=namespace))
+            commands.append(kubectl("annotate", "--overwrite", names=marked, namespace=namespace))
     if not all(commands):
         return FixSteps((), (*notes, "there is no command: the name of an object begins with a dash"))
     return FixSteps(tuple(commands), tuple(notes), tuple(patches))
@@ -156,21 +171,28 @@ def _pod_steps(fix: Fix, given: ServiceInput, address_type: str) -> FixSteps:
         if fix.wherever:
             where = "in whichever zones the Pods are: only their number counts"
         elif 0 < len(gone) <= _MOST_NAMED:
-            marks.append(kubectl("annotate", names=("pod", *gone, f"{DELETION_COST}=-1000"), namespace=namespace))
+            marked = ("pod", *gone, f"{DELETION_COST}=-1000")
+            marks.append(kubectl("annotate", "--overwrite", names=marked, namespace=namespace))
             where = "the ReplicaSet then removes these Pods first"
         return FixSteps((*marks, *scale.commands), (*notes, *scale.notes, where), scale.patches)
     counts = located_after(change, given, address_type)
     wanted = [counts.get(zone, 0) for zone in given.cluster_state.demand.zones]
     skew = max(1, max(wanted) - min(wanted))
-    patch: dict[str, Any] = {
-        "template": {"spec": {"topologySpreadConstraints": [_constraint(given.service, workload, skew)]}}
-    }
+    constraint = _constraint(given.service, workload, skew)
+    patch = _spread_patch(constraint)
+    typed = patch
     replicas = _new_replicas(fix, given)
-    if change.more_pods and isinstance(replicas, int) and workload.autoscaler is None:
-        patch["replicas"] = replicas
-        scale = FixSteps(())
     kind = "strategic" if workload.is_built_in else "merge"
-    words = ("patch", f"--type={kind}", "-p", _json({"spec": patch}))
+    if kind == "merge":
+        notes.append(f"this patch replaces all topology spread constraints of {workload.resource}: add those to keep")
+    elif _spreads_over_zones(workload):
+        # Merging keeps the selector of another such constraint; where there are two, both would become the same.
+        typed = _spread_patch({"$patch": "delete", "topologyKey": names.ZONE_LABEL}, constraint)
+        notes.append(f"the command replaces the topology spread constraints of {workload.resource} over zones")
+    if change.more_pods and isinstance(replicas, int) and workload.autoscaler is None:
+        patch, typed = patch | {"replicas": replicas}, typed | {"replicas": replicas}
+        scale = FixSteps(())
+    words = ("patch", f"--type={kind}", "-p", _json({"spec": typed}))
     command = kubectl(*words, names=(workload.resource,), namespace=namespace)
     placed = ", ".join(f"{count} in {zone or 'no zone'}" for zone, count in counts.items())
     if fix.kind == "spread" or fix.kind == "setting":
@@ -182,6 +204,17 @@ def _pod_steps(fix: Fix, given: ServiceInput, address_type: str) -> FixSteps:
     return FixSteps(
         (command, *scale.commands), (*scale.notes, *notes), (*_workload_patch(fix, given, patch), *scale.patches)
     )
+
+
+def _spread_patch(*constraints: dict[str, Any]) -> dict[str, Any]:
+    return {"template": {"spec": {"topologySpreadConstraints": list(constraints)}}}
+
+
+def _spreads_over_zones(workload: Workload) -> bool:
+    if workload.object is None:
+        return False
+    constraints = workload.object.spec.template.spec.topology_spread_constraints or ()
+    return any(constraint.topology_key == names.ZONE_LABEL for constraint in constraints)
 
 
 def _workload_patch(fix: Fix, given: ServiceInput, fields: dict[str, Any]) -> Iterator[ObjectPatch]:
@@ -231,15 +264,17 @@ def _scale_steps(fix: Fix, given: ServiceInput) -> FixSteps:
         scale = kubectl("scale", f"--replicas={replicas}", names=(workload.resource,), namespace=namespace)
         scaled = () if isinstance(replicas, str) else tuple(_workload_patch(fix, given, {"replicas": replicas}))
         return FixSteps((scale,), tuple(_number_notes(replicas, workload, given)), scaled)
-    name = f"horizontalpodautoscaler/{autoscaler.metadata.name}"
-    bounds: dict[str, int | str] = {"minReplicas": replicas}
+    api_version, kind, own_name = "autoscaling/v2", "HorizontalPodAutoscaler", autoscaler.metadata.name
+    name, least, most = f"horizontalpodautoscaler/{own_name}", "minReplicas", "maxReplicas"
+    if own_name.startswith(_KEDA_PREFIX):
+        api_version, kind, own_name = "keda.sh/v1alpha1", "ScaledObject", own_name.removeprefix(_KEDA_PREFIX)
+        name, least, most = f"scaledobject.keda.sh/{own_name}", "minReplicaCount", "maxReplicaCount"
+    bounds: dict[str, int | str] = {least: replicas}
     if isinstance(replicas, str) or replicas > (autoscaler.spec.max_replicas or 0):
-        bounds["maxReplicas"] = replicas
+        bounds[most] = replicas
     patch = kubectl("patch", "--type=merge", "-p", _json({"spec": bounds}), names=(name,), namespace=namespace)
     why = f"{name} would undo kubectl scale: it decides how many replicas {workload.resource} has"
-    patched = ObjectPatch(
-        "autoscaling/v2", "HorizontalPodAutoscaler", namespace, autoscaler.metadata.name, {"spec": bounds}
-    )
+    patched = ObjectPatch(api_version, kind, namespace, own_name, {"spec": bounds})
     patches = (patched,) if isinstance(replicas, int) else ()
     return FixSteps((patch,), (why, *_number_notes(replicas, workload, given)), patches)
 
@@ -259,15 +294,18 @@ def _number_notes(replicas: int | str, workload: Workload, given: ServiceInput) 
 
 
 def _constraint(service: Service, workload: Workload, skew: int) -> dict[str, Any]:
+    revision = template_hash_label(workload.kind)
+    # Argo Rollouts writes the revision into the selector, and with the constraint there is a new one.
+    labels = {key: value for key, value in (effective_selector(service) or {}).items() if key != revision}
     constraint: dict[str, Any] = {
         "maxSkew": skew,
         "topologyKey": names.ZONE_LABEL,
         "whenUnsatisfiable": "DoNotSchedule",
-        "labelSelector": {"matchLabels": dict(effective_selector(service) or {})},
+        "labelSelector": {"matchLabels": labels},
     }
-    if workload.kind == "Deployment":
+    if revision is not None:
         # Otherwise Pods of the previous revision count during a rollout, and the Pods end up uneven.
-        constraint["matchLabelKeys"] = [POD_TEMPLATE_HASH]
+        constraint["matchLabelKeys"] = [revision]
     return constraint
 
 

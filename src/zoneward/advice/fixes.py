@@ -33,6 +33,7 @@ from zoneward.routing.rules import Reason
 from zoneward.routing.score import IN_ZONE, MAX_OVERLOAD
 from zoneward.routing.selection.endpoint_selection import LOCAL
 from zoneward.routing.what_if import as_if_requested, known_name
+from zoneward.slices.overlay import is_selected
 from zoneward.slices.plan import FamilyPlan
 
 FixKind = Literal["add-pods", "remove-pods", "move-pods", "label-node", "spread", "setting", "threshold"]
@@ -226,7 +227,11 @@ class FixSearch:
     def fixes(self) -> tuple[Fix, ...]:
         """As `find_fixes`."""
         if self.aim.only_served:
-            # The internal traffic policy with which all traffic has an endpoint.
+            # The internal traffic policy with which all traffic has an endpoint. Clients of a DaemonSet want the Pod of
+            # their own node: a node without one may be new, or of a kind that runs none, such as EKS Fargate.
+            workload = self._given.workload
+            if workload is not None and workload.kind == "DaemonSet":
+                return ()
             fix = self._verified("setting", Change(service_patch=CLUSTER_POLICY))
             return () if fix is None else (dataclasses.replace(fix, needs=()),)
         fixes = [*self.labels(), *self.settings(), *self.thresholds(), *self.pods()]
@@ -449,8 +454,10 @@ class FixSearch:
 
         if not self._given.is_of_built_in or meets_aim(changed.as_upstream()):
             return ()
-        if changed.cluster_state.configuration.is_overlay:
-            return ("overlay",)
+        state = changed.cluster_state
+        if state.configuration.is_overlay:
+            stays = state.overlay_in_use and is_selected(changed.service, None, state.configuration)
+            return () if stays else ("overlay",)
         kubernetes = kubernetes_minor(changed.nodes)
         can_overlay = kubernetes is not None and kubernetes >= OVERLAY_SINCE and bool(changed.service.spec.selector)
         return ("overlay",) if can_overlay and meets_aim(changed.as_overlay()) else ("controller",)
@@ -468,7 +475,7 @@ def setting_patch(
     """The patch after which a Service requests ``value`` (of ``--what-if``), and nothing else. ``same_zone`` is the
     cluster's name of ``PreferSameZone``.
     """
-    wanted = as_if_requested(service, value, configuration)
+    wanted = as_if_requested(service, value, configuration, same_zone=same_zone)
     have, want = service.metadata.annotations or {}, dict(wanted.metadata.annotations or {})
     disabled = want.get(names.SUBSETTING_ANNOTATION) in names.SUBSETTING_DISABLED_VALUES
     if disabled and configuration.default_approach == "ClusterWide":
@@ -478,8 +485,6 @@ def setting_patch(
     annotations |= {name: text for name, text in want.items() if have.get(name) != text}
     patch: dict[str, object] = {"metadata": {"annotations": annotations}} if annotations else {}
     distribution = wanted.spec.traffic_distribution
-    if distribution == names.PREFER_SAME_ZONE:
-        distribution = same_zone
     if distribution != service.spec.traffic_distribution:
         patch["spec"] = {"trafficDistribution": distribution}
     return patch

@@ -4,17 +4,20 @@ A month is 730 hours, a twelfth of a year. What a node counted is scaled by the 
 nothing are not made up: all amounts are of the nodes that did.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Final
+from operator import attrgetter
+from typing import Final, Protocol, TypeVar
 
 from zoneward.kube.demand import MeasuredTraffic, ServiceTraffic, Time
 from zoneward.kube.objects import ObjectKey
 from zoneward.routing.demand import Demand
-from zoneward.routing.selection.traffic import latest_documents
+from zoneward.routing.selection.traffic import hours_counted, latest_documents, started_in
 
 HOURS_IN_MONTH: Final = 730
+_HOURS_IN_DAY: Final = 24
 ServiceFamily = tuple[str, str, str]
 """Namespace, name, type of addresses."""
 ZonePair = tuple[str, str]
@@ -30,20 +33,28 @@ class Flow:
     request: float
     response: float
 
+    def __add__(self, other: "Flow") -> "Flow":
+        return Flow(self.connections + other.connections, self.request + other.request, self.response + other.response)
+
     @property
     def amount(self) -> float:
         return self.request + self.response
 
 
+_NO_FLOW: Final = Flow(0, 0.0, 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class ServiceFlows:
     """One Service in one family. ``flows`` start on nodes; ``external`` came from outside of the cluster, and are by
-    the zone of the node that took them in. ``connections``: of ``flows``, by node and by the zone of the endpoint.
+    the zone of the node that took them in. ``started``: connections by the known zone where they start, also of nodes
+    that count no bytes, as many as if all nodes had counted for as long as the one that did for the longest time; at
+    least one where something starts.
     """
 
     flows: Mapping[ZonePair, Flow]
     external: Mapping[ZonePair, Flow]
-    connections: Mapping[str, Mapping[str, int]]
+    started: Mapping[str, int]
 
     @property
     def known(self) -> dict[ZonePair, Flow]:
@@ -64,13 +75,15 @@ def between_known_zones(flows: Mapping[ZonePair, Flow]) -> dict[ZonePair, Flow]:
 class MeasuredFlows:
     """All documents together.
 
+    ``connections``: those that start on nodes, by Service, node and the zone of the endpoint, of all documents.
     ``has_bytes``: amounts are bytes, and ``without_bytes`` are the nodes that count none, which are in no amount.
-    ``zone_of`` has the zone of every node with a document, ``timeless`` those whose documents cover no time.
-    ``shortest`` and ``longest``: hours that a node's documents cover. ``incomplete``: nodes whose kernel had no room
-    for all counters.
+    ``zone_of`` has the zone of every node with a document, by the latest one, ``timeless`` those whose documents cover
+    no time. ``shortest`` and ``longest``: hours that a node's documents cover. ``incomplete``: nodes whose kernel had
+    no room for all counters.
     """
 
     services: Mapping[ServiceFamily, ServiceFlows]
+    connections: Mapping[ServiceFamily, Mapping[str, Mapping[str, int]]]
     has_bytes: bool
     zone_of: Mapping[str, str | None]
     since: Time
@@ -82,9 +95,40 @@ class MeasuredFlows:
     incomplete: frozenset[str] = frozenset()
 
     @property
+    def shortness(self) -> str | None:
+        """That some node counted for less than a day, in words; None where all counted for longer."""
+        if not 0 < self.shortest < _HOURS_IN_DAY:
+            return None
+        return f"some nodes measured for {self.shortest:.3g} h only: a month has hours that are not like these"
+
+    @property
     def counting(self) -> frozenset[str]:
         """The nodes whose documents are in amounts."""
         return frozenset(self.zone_of) - self.without_bytes - self.timeless
+
+    def known_of(self, key: ObjectKey) -> dict[ZonePair, Flow] | None:
+        """The flows of a Service between known zones, both families together; None where it was not measured."""
+        families = self._families(key)
+        together: dict[ZonePair, Flow] = {}
+        for service in families:
+            for pair, flow in service.known.items():
+                together[pair] = together.get(pair, _NO_FLOW) + flow
+        return together if families else None
+
+    def sizes_of(self, key: ObjectKey) -> Mapping[str, float]:
+        """The amount of a connection to a Service, by the zone where it starts: only ratios matter. In zones where
+        nothing is measured it is the mean."""
+        amounts, started = defaultdict[str, float](float), Counter[str]()
+        for service in self._families(key):
+            started.update(service.started)
+            for (start, _), flow in service.known.items():
+                amounts[start] += flow.amount
+        sizes = {start: amount / started[start] for start, amount in amounts.items() if amount}
+        mean = sum(amounts.values()) / max(sum(started[start] for start in sizes), 1)
+        return defaultdict(lambda: mean, sizes)
+
+    def _families(self, key: ObjectKey) -> list[ServiceFlows]:
+        return [self.services[(*key, family)] for family in ("IPv4", "IPv6") if (*key, family) in self.services]
 
     def demand_parts(self, demand: Demand) -> dict[ObjectKey, dict[str, Fraction]]:
         """Where the traffic of each Service starts, in connections: this is what loads its endpoints.
@@ -96,14 +140,14 @@ class MeasuredFlows:
         parts: dict[ObjectKey, dict[str, Fraction]] = {}
         for (namespace, name, _), service in self.services.items():
             own = parts.setdefault((namespace, name), {})
-            for zone, count in _started(service).items():
+            for zone, count in service.started.items():
                 own[zone] = own.get(zone, Fraction(0)) + count
         weights = self._measured_weights(demand)
         return {key: _whole_cluster(own, weights, demand) for key, own in parts.items() if own}
 
     def _measured_weights(self, demand: Demand) -> dict[str, int]:
-        """The weight of the measured nodes in each zone; all of the demand where there is none."""
-        counting = self.counting
+        """The weight of the nodes in each zone that counted connections, also those that counted no bytes."""
+        counting = self.zone_of.keys() - self.timeless
         weights: dict[str, int] = {}
         for node in demand.nodes:
             if node.zone and node.name in counting:
@@ -125,14 +169,6 @@ def _whole_cluster(parts: Mapping[str, Fraction], measured: Mapping[str, int], d
     return whole
 
 
-def _started(service: ServiceFlows) -> dict[str, int]:
-    started: dict[str, int] = {}
-    for (start, _), flow in service.flows.items():
-        if start and (flow.connections or flow.amount):
-            started[start] = started.get(start, 0) + flow.connections
-    return {zone: max(count, 1) for zone, count in started.items()}
-
-
 def measure_flows(documents: Iterable[MeasuredTraffic]) -> MeasuredFlows | None:
     """Take documents together; None where there are none.
 
@@ -142,25 +178,22 @@ def measure_flows(documents: Iterable[MeasuredTraffic]) -> MeasuredFlows | None:
     latest = latest_documents(documents)
     if not latest:
         return None
-    has_bytes = any(service.bytes for document in latest for service in document.services)
+    has_bytes = any(service.bytes or service.external_bytes for document in latest for service in document.services)
     counting = [document for document in latest if not has_bytes or _counts_bytes(document)]
-    hours: dict[str, float] = {}
-    for document in counting:
-        hours[document.node] = (
-            hours.get(document.node, 0.0) + max((document.until - document.since).total_seconds(), 0.0) / 3600
-        )
-    in_month = ((document, HOURS_IN_MONTH / hours[document.node]) for document in counting if hours[document.node])
+    hours, all_hours = hours_counted(counting), hours_counted(latest)
+    timed = ((document, hours[document.node]) for document in counting if hours[document.node])
     covered = [duration for duration in hours.values() if duration]
     return MeasuredFlows(
-        services=_add_up(in_month, has_bytes=has_bytes),
+        services=_add_up(timed, _count_started(latest, all_hours), has_bytes=has_bytes),
+        connections=_count_connections(latest),
         has_bytes=has_bytes,
-        zone_of={document.node: document.zone for document in latest},
+        zone_of={document.node: document.zone for document in sorted(latest, key=attrgetter("until"))},
         since=min(document.since for document in latest),
         until=max(document.until for document in latest),
         shortest=min(covered, default=0.0),
-        longest=max(covered, default=0.0),
+        longest=max(hours.values(), default=0.0),
         without_bytes=frozenset(document.node for document in latest) - hours.keys(),
-        timeless=frozenset(node for node, duration in hours.items() if not duration),
+        timeless=frozenset(node for node, duration in all_hours.items() if not duration),
         incomplete=frozenset(document.node for document in latest if not document.complete),
     )
 
@@ -175,14 +208,16 @@ def _has_bytes(service: ServiceTraffic) -> bool:
 
 
 def _add_up(
-    documents: Iterable[tuple[MeasuredTraffic, float]], *, has_bytes: bool
+    documents: Iterable[tuple[MeasuredTraffic, float]],
+    started: Mapping[ServiceFamily, Mapping[str, int]],
+    *,
+    has_bytes: bool,
 ) -> dict[ServiceFamily, ServiceFlows]:
-    """Each document with the factor that makes of the amount of all documents of its node the amount of a month."""
+    """Each document with the hours of all documents of its node."""
     flows: dict[ServiceFamily, dict[ZonePair, Flow]] = {}
     external: dict[ServiceFamily, dict[ZonePair, Flow]] = {}
-    connections: dict[ServiceFamily, dict[str, dict[str, int]]] = {}
-    for document, factor in documents:
-        start = document.zone or ""
+    for document, hours in documents:
+        start, factor = document.zone or "", HOURS_IN_MONTH / hours
         for service in document.services:
             key = service.namespace, service.service, service.address_type
             for sums, counts, bytes_ in (
@@ -195,13 +230,51 @@ def _add_up(
                     request, response = float(count), 0.0
                     if has_bytes:
                         request, response = (sizes[end].request, sizes[end].response) if end in sizes else (0.0, 0.0)
-                    before = sums.get((start, end), Flow(0, 0.0, 0.0))
-                    sums[start, end] = Flow(
-                        before.connections + count,
-                        before.request + request * factor,
-                        before.response + response * factor,
-                    )
+                    flow = Flow(count, request * factor, response * factor)
+                    sums[start, end] = sums.get((start, end), _NO_FLOW) + flow
+    return {
+        key: ServiceFlows(own, external[key], _with_traffic(started[key], own)) for key, own in sorted(flows.items())
+    }
+
+
+def _count_started(
+    documents: Sequence[MeasuredTraffic], hours: Mapping[str, float]
+) -> dict[ServiceFamily, Counter[str]]:
+    """Connections by the zone where they start, in the same time on all nodes that counted for some ``hours``."""
+    longest = max(hours.values())
+    started: dict[ServiceFamily, Counter[str]] = defaultdict(Counter)
+    for document in documents:
+        for service in document.services if hours[document.node] else ():
+            key = service.namespace, service.service, service.address_type
+            started[key][document.zone or ""] += started_in(service, hours[document.node], longest)
+    return started
+
+
+def _count_connections(documents: Iterable[MeasuredTraffic]) -> dict[ServiceFamily, dict[str, dict[str, int]]]:
+    connections: dict[ServiceFamily, dict[str, dict[str, int]]] = {}
+    for document in documents:
+        for service in document.services:
+            key = service.namespace, service.service, service.address_type
             to = connections.setdefault(key, {}).setdefault(document.node, {})
             for end, count in service.zones.items():
                 to[end] = to.get(end, 0) + count
-    return {key: ServiceFlows(own, external[key], connections[key]) for key, own in sorted(flows.items())}
+    return dict(sorted(connections.items()))
+
+
+def _with_traffic(started: Mapping[str, int], flows: Mapping[ZonePair, Flow]) -> dict[str, int]:
+    starts = {start: 1 for (start, _), flow in flows.items() if flow.amount}
+    counted = {start: count for start, count in started.items() if count}
+    return {start: count for start, count in (starts | counted).items() if start}
+
+
+class _OfFamily(Protocol):
+    @property
+    def key(self) -> ServiceFamily: ...
+
+
+_OfFamilyT = TypeVar("_OfFamilyT", bound=_OfFamily)
+
+
+def other_family(last: _OfFamilyT | None, one: _OfFamilyT) -> _OfFamilyT | None:
+    """The ``last`` one, where it is of the same Service in the other address family."""
+    return last if last is not None and last.key != one.key and last.key[:2] == one.key[:2] else None

@@ -25,8 +25,9 @@ input and its status does not say that it has none. Claims from kube-system win,
    of the kubelet counts.
 
 Where two programs claim a node, a note says so. Where nothing claims it, kube-proxy of the kubelet's version is
-assumed, or the newest where that is not known. k3s has kube-proxy built in; otherwise a note says that it is a guess:
-proxies may be up to three versions older (Kubernetes' version skew policy).
+assumed, or the newest where that is not known. k3s has kube-proxy built in, and EKS runs it outside Pods on Fargate and
+in Auto Mode; otherwise a note says that it is a guess: proxies may be up to three versions older (Kubernetes' version
+skew policy).
 
 Taints are ignored: the DaemonSets of proxies tolerate all.
 """
@@ -46,6 +47,7 @@ from zoneward.kube.objects import (
     ObjectKey,
     ProxyPod,
     Service,
+    is_virtual_node,
 )
 from zoneward.kube.proxy_programs import (
     CILIUM_CONFIG,
@@ -109,6 +111,11 @@ class ProxyKind:
             return self.alias_of
         program, dash, version = self.name.rpartition("-1.")
         return f"{program} 1.{version.replace('-', ' ')}" if dash else self.name
+
+    @property
+    def uses_conntrack(self) -> bool:
+        """Whether its connections are in the kernel's connection tracking, which a meter reads. Cilium has its own."""
+        return not self.name.startswith("cilium")
 
 
 def kube_proxy(minor: int, gates: Mapping[str, bool] = MappingProxyType({})) -> ProxyKind:
@@ -288,7 +295,7 @@ def detect_node_proxies(
 ) -> NodeProxies:
     """The kind of proxy on each node. ``missing`` says what could not be read, a line for each kind of object.
 
-    Where nothing says what runs on a node it counts as one with kube-proxy, with a note.
+    Where nothing says what runs on a node it counts as one with kube-proxy, with a note. Virtual nodes have no proxy.
     """
     detection = _Detection(daemon_sets, pods, config_maps)
     kind_of: dict[str, ProxyKind] = {}
@@ -298,6 +305,8 @@ def detect_node_proxies(
     contested: dict[str, list[str]] = {}
     daemon_set_of: dict[str, ObjectKey] = {}
     for node in nodes:
+        if is_virtual_node(node):
+            continue
         name = node.metadata.name
         claims = detection.claims(node)
         if not claims:
@@ -369,8 +378,13 @@ class _Seen:
 
     @property
     def evidence(self) -> str:
-        kind = "DaemonSet" if isinstance(self.runs_in, DaemonSet) else "Pod"
-        title = f"{kind} {self.namespace}/{self.runs_in.metadata.name}"
+        # The DaemonSet of a Pod, so that alike nodes have alike evidence.
+        daemon_set = self.daemon_set
+        title = (
+            f"DaemonSet {self.namespace}/{daemon_set}"
+            if daemon_set
+            else f"Pod {self.namespace}/{self.runs_in.metadata.name}"
+        )
         return f"{title}, image {self.program.image}" if self.program.image else title
 
 
@@ -463,6 +477,9 @@ def _from_kubelet(node: Node) -> tuple[ProxyKind, str, bool]:
         return KUBE_PROXY_ON_WINDOWS, "assumed on Windows", False
     if minor is None:
         return NEWEST, "assumed without a kubelet version", False
+    compute_type = (node.metadata.labels or {}).get(names.EKS_COMPUTE_TYPE_LABEL)
+    if compute_type in names.EKS_WITH_KUBE_PROXY:
+        return kube_proxy(minor), f"EKS runs kube-proxy on nodes of type {compute_type}, kubelet {version}", True
     if _K3S in version:
         return kube_proxy(minor), f"k3s {version} has kube-proxy built in", True
     return kube_proxy(minor), f"assumed by kubelet {version}", False

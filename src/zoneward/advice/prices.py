@@ -33,6 +33,11 @@ class Price(NamedTuple):
 Pairs = tuple[tuple[str, str, Price], ...]
 
 
+def format_amount(amount: Fraction) -> str:
+    """With all digits that a price has: ``0.01``, ``1,234.5``."""
+    return f"{float(amount):,.9f}".rstrip("0").rstrip(".")
+
+
 def parse_price(text: str) -> Price:
     """Raises ConfigurationError, without the name of the field."""
     match = _PRICE.fullmatch(text)
@@ -100,7 +105,7 @@ class Prices(Settings, frozen=True, kw_only=True):
         for path, price in prices.items():
             if price.currency != self.currency:
                 expected = f"expected a price in {self.currency}, as in {SECTION}.{first}"
-                raise ConfigurationError(f"{path}: {expected}, got {float(price.amount):g} {price.currency}")
+                raise ConfigurationError(f"{path}: {expected}, got {format_amount(price.amount)} {price.currency}")
 
     def _by_field(self) -> dict[str, Price]:
         prices: dict[str, Price] = {} if self.per_gb is None else {"perGB": parse_price(self.per_gb)}

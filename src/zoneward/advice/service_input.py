@@ -27,17 +27,24 @@ from zoneward.kube.workload_objects import (
     PersistentVolumeClaim,
     WorkloadObject,
 )
-from zoneward.routing.demand import Demand, cpu_demand_of, demands_of
+from zoneward.routing.demand import cpu_demand_of, demands_of
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.overlay import overlay_configuration
 from zoneward.slices.plan import FamilyPlan, ServicePlan, plan_service
 
 POD_TEMPLATE_HASH: Final = "pod-template-hash"
 """The label by which a Deployment distinguishes the Pods of its ReplicaSets."""
+_ROLLOUT_TEMPLATE_HASH: Final = "rollouts-pod-template-hash"
+"""The same of a Rollout of Argo Rollouts, which undoes changes of its ReplicaSets."""
 _STATEFUL_SET_POD: Final = "statefulset.kubernetes.io/pod-name"
 _API_VERSION: Final = "apps/v1"
+_MAKERS_OF_REPLICA_SETS: Final = (
+    (POD_TEMPLATE_HASH, "Deployment", _API_VERSION),
+    (_ROLLOUT_TEMPLATE_HASH, "Rollout", "argoproj.io/v1alpha1"),
+)
 _SCALED: Final = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController")
 _NOT_SCALED: Final = ("DaemonSet", "Job", "Node")
+_BUILT_IN_GROUPS: Final = ("apps", "batch")
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 _KIND: Final = re.compile(r"[A-Za-z]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _VERSION: Final = re.compile(rf"(({_NAME.pattern}/)?v[a-z0-9]{{1,30}})?")
@@ -97,7 +104,9 @@ class Workload:
 
     @property
     def is_built_in(self) -> bool:
-        return self.kind in (*_SCALED, *_NOT_SCALED)
+        """Not of another API group that has a kind with the same name, such as OpenKruise's StatefulSet."""
+        group, slash, _ = self.api_version.rpartition("/")
+        return self.kind in (*_SCALED, *_NOT_SCALED) and (not slash or group in _BUILT_IN_GROUPS)
 
     @property
     def resource(self) -> str:
@@ -171,19 +180,24 @@ def owner_of(pod: Pod) -> Owner | None:
 def _named_owner(pod: Pod) -> Owner | None:
     meta = pod.metadata
     labels = meta.labels or {}
-    template_hash = labels.get(POD_TEMPLATE_HASH, "")
-    for owner in meta.owner_references or ():
-        if owner.controller:
-            if owner.kind == "ReplicaSet" and template_hash and owner.name.endswith(f"-{template_hash}"):
-                return "Deployment", owner.name.removesuffix(f"-{template_hash}"), _API_VERSION
-            return owner.kind, owner.name, owner.api_version
+    owner = next((owner for owner in meta.owner_references or () if owner.controller), None)
     # A snapshot may lack the owners.
-    name, _, _ = meta.name.rpartition("-")
-    if template_hash and name.endswith(f"-{template_hash}"):
-        return "Deployment", name.removesuffix(f"-{template_hash}"), _API_VERSION
+    name = meta.name.rpartition("-")[0] if owner is None else owner.name
+    if owner is None or owner.kind == "ReplicaSet":
+        for label, kind, api_version in _MAKERS_OF_REPLICA_SETS:
+            template_hash = labels.get(label, "")
+            if template_hash and name.endswith(f"-{template_hash}"):
+                return kind, name.removesuffix(f"-{template_hash}"), api_version
+    if owner is not None:
+        return owner.kind, owner.name, owner.api_version
     if labels.get(_STATEFUL_SET_POD) == meta.name and name:
         return "StatefulSet", name, _API_VERSION
     return None
+
+
+def template_hash_label(kind: str) -> str | None:
+    """The label that has the revision of a Pod, for workloads of a kind that makes ReplicaSets."""
+    return next((label for label, maker, _ in _MAKERS_OF_REPLICA_SETS if maker == kind), None)
 
 
 MergePatch = Mapping[str, Any]
@@ -322,13 +336,10 @@ class ServiceInput:
         """Whether the built-in controller writes the slices, and Zoneward's settings decide here."""
         return not self.cluster_state.configuration.upstream and not runs_zoneward(self.service, self.slices)
 
-    def as_upstream(self, cpu_demand: Demand | None = None) -> "ServiceInput":
-        """The same, decided as the built-in controller does. Traffic starts where it did. ``cpu_demand`` is by the CPU
-        of the nodes as that controller counts it, where it is known already.
-        """
+    def as_upstream(self) -> "ServiceInput":
+        """The same, decided as the built-in controller does. Traffic starts where it did."""
         configuration = self.cluster_state.configuration.as_upstream()
-        cpu_demand = cpu_demand or cpu_demand_of(self.nodes, configuration)
-        return self.with_state(cpu_demand=cpu_demand, configuration=configuration)
+        return self.with_state(cpu_demand=cpu_demand_of(self.nodes, configuration), configuration=configuration)
 
     def as_overlay(self) -> "ServiceInput":
         """The same, decided for an overlay on the slices of the built-in controller."""

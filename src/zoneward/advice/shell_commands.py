@@ -5,9 +5,12 @@ after which no program takes a word for an option.
 """
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Final
 
 from zoneward.kube.safe_text import printable
+
+_HELM_NAMES: Final = {"--context": "--kube-context", "--as": "--kube-as-user"}
 
 
 def kubectl(*words: str, names: Iterable[str] = (), namespace: str = "") -> str:
@@ -26,3 +29,18 @@ def shell_command(*words: str, names: Iterable[str]) -> str:
     if any(name.startswith("-") for name in names):
         return ""
     return shlex.join(map(printable, (*words, *(("--", *names) if names else ()))))
+
+
+def in_cluster(command: str, options: Sequence[str]) -> str:
+    """The same command for the cluster that ``options`` name, as in ``--context=eu-1``; unchanged without any, and if
+    it is of another program than kubectl, Helm and Zoneward.
+    """
+    program = command.partition(" ")[0]
+    if not options or program not in ("kubectl", "helm", "zoneward"):
+        return command
+    if program == "helm":
+        named = (option.partition("=") for option in options)
+        options = [f"{_HELM_NAMES.get(name, name)}={value}" for name, _, value in named]
+    # Those of Zoneward follow its subcommand.
+    words = command.split(" ", 2 if program == "zoneward" else 1)
+    return " ".join((*words[:-1], shlex.join(map(printable, options)), words[-1]))

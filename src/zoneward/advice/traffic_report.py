@@ -28,6 +28,7 @@ from zoneward.advice.measured_flows import (
     ServiceFlows,
     ZonePair,
     between_known_zones,
+    other_family,
 )
 from zoneward.advice.prices import BYTES_IN_GB, PairPrices, Prices
 from zoneward.routing.demand import Demand
@@ -37,6 +38,8 @@ from zoneward.routing.what_if import NO_APPROACH
 _Z: Final = 1.96
 """Standard deviations of 95 %."""
 _DROPPED: Final = 1e-9
+_NOISE: Final = 1e-9
+"""What rounding makes of equal sums, as a part of them."""
 
 
 class Estimate(NamedTuple):
@@ -194,7 +197,6 @@ def report_service(
     )
     best = _best(settings, comparison.asks_for)
     better = _best(settings, comparison.asks_for, with_controller=True)
-    external = CrossingCalculation(between_known_zones(service.external), prices).measured()
     return ServiceReport(
         namespace=comparison.namespace,
         service=comparison.service,
@@ -209,11 +211,16 @@ def report_service(
             predicted_in_zone=_in_zone(calculation.compare(predicted[NOW])[0]) if predicted.get(NOW) else None,
             max_overload=None if comparison.now is None else round_if_any(comparison.now.max_overload),
         ),
-        external=Crossing(external.amount, external.money),
+        external=_external(service, prices),
         settings=settings,
         best=best,
         better=better if better != best else None,
     )
+
+
+def _external(service: ServiceFlows, prices: PairPrices | None) -> Crossing:
+    external = CrossingCalculation(between_known_zones(service.external), prices).measured()
+    return Crossing(external.amount, external.money)
 
 
 def in_gb(amount: float) -> float:
@@ -252,7 +259,8 @@ def _best(settings: Iterable[SettingReport], asked: str, *, with_controller: boo
         (setting, setting.saved.weight)
         for setting in settings
         if setting.saved is not None
-        and setting.saved.weight > 0
+        and setting.crossing is not None
+        and setting.saved.weight > _NOISE * setting.crossing.weight
         and (setting.active or setting.approach == NO_APPROACH)
         and setting.needs in usable
         and not setting.overloads
@@ -342,8 +350,15 @@ class SettingTotal(msgspec.Struct, gc=False, rename="camel"):
     overloads: int = 0
     drops: int = 0
 
-    def add(self, service: ServiceReport, setting: SettingReport | None) -> None:
-        """Without a ``setting`` the Service stays as it is now."""
+    def add(
+        self,
+        service: ServiceReport,
+        setting: SettingReport | None,
+        before: ServiceReport | None,
+        earlier: SettingReport | None,
+    ) -> None:
+        """Without a ``setting`` the Service stays as it is now. ``before`` and ``earlier`` are the same of the other
+        address family of the Service, where that was added already."""
         now = service.now.crossing
         if setting is None or setting.crossing is None or setting.saved is None:
             self.crossing += now
@@ -351,11 +366,13 @@ class SettingTotal(msgspec.Struct, gc=False, rename="camel"):
         else:
             self.crossing += setting.crossing
             self.saved += setting.saved
-        if setting is not None:
-            self.active += setting.active
-            self.best += setting.approach == service.best
-            self.overloads += setting.overloads
-            self.drops += setting.dropped > 0
+        if setting is None:
+            return
+        was_best = before is not None and earlier is not None and earlier.approach == before.best
+        self.active += setting.active and not (earlier is not None and earlier.active)
+        self.best += setting.approach == service.best and not was_best
+        self.overloads += setting.overloads and not (earlier is not None and earlier.overloads)
+        self.drops += setting.dropped > 0 and not (earlier is not None and earlier.dropped > 0)
 
 
 class ReportTotals:
@@ -363,6 +380,7 @@ class ReportTotals:
 
     def __init__(self) -> None:
         self.services = 0
+        self._last: ServiceReport | None = None
         self.unknown = 0.0
         self.now = Crossing()
         self.external = Crossing()
@@ -371,15 +389,24 @@ class ReportTotals:
         self.flows: dict[ZonePair, float] = {}
 
     def add(self, service: ServiceReport, measured: ServiceFlows) -> None:
-        self.services += 1
+        """Add one Service, in one address family. The other one comes next, and counts no Service again."""
+        before, self._last = other_family(self._last, service), service
+        self.services += before is None
         self.unknown += measured.unknown
         self.now += service.now.crossing
         self.external += service.external
         for pair, flow in measured.known.items():
             self.flows[pair] = self.flows.get(pair, 0.0) + flow.amount
         for setting in service.settings:
-            self.settings.setdefault(setting.approach, SettingTotal(setting.approach)).add(service, setting)
-        self.best.add(service, service.setting(service.best))
+            total = self.settings.setdefault(setting.approach, SettingTotal(setting.approach))
+            total.add(service, setting, before, None if before is None else before.setting(setting.approach))
+        best_before = None if before is None else before.setting(before.best)
+        self.best.add(service, service.setting(service.best), before, best_before)
+
+    def add_left_out(self, measured: ServiceFlows, prices: PairPrices | None) -> None:
+        """A Service of which no measured traffic starts in a known zone: it has no report."""
+        self.unknown += measured.unknown
+        self.external += _external(measured, prices)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -169,9 +169,11 @@ def _parse_algorithm(written: str, own: CustomAlgorithm | None) -> tuple[str, di
 
 
 def _parse_sweep(sweep: Mapping[str, Sequence[float | str]]) -> dict[str, tuple[Fraction, ...]]:
-    for parameter in sweep:
+    for parameter, values in sweep.items():
         if parameter not in PARAMETERS:
             raise InputError("sweep", f"expected {', '.join(PARAMETERS)}, got {show(parameter)}")
+        if not values:
+            raise InputError("sweep", parameter, "expected a value or more, got none")
     return {
         parameter: tuple(_parse_number("sweep", parameter, str(value)) for value in values)
         for parameter, values in sweep.items()

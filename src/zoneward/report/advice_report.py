@@ -60,8 +60,8 @@ def advice_text(advice: Advice, *, top: int, width: int, color: bool) -> str:
         if len(shown) < len(actions):
             text += f"    and {len(actions) - len(shown)} more: --top 0 shows all\n"
     if not advice.actions:
-        if len(summary.zones) > 1 and summary.services:
-            text += f"\n{NOTHING_TO_DO}\n"
+        if why_no_share(summary) is None:
+            text += "\n" + _render(_wrapped(NOTHING_TO_DO, width), width, color)
         return text
     below = ["zoneward advise NUMBER: its commands and Services"]
     if color:
@@ -75,17 +75,7 @@ def action_text(advice: Advice, action: Action, *, width: int, color: bool) -> s
     """One action."""
     unit = advice.summary.unit
     lines: list[StyledText] = [Text(f"{action.rank}  {describe_action(action)}", "bold")]
-    details = [describe_effect(action.effect, unit)] if action.changes_traffic else []
-    details.append(f"risk: {describe_risk(action)}")
-    if action.after:
-        details.append(f"only after action {listed(tuple(map(str, action.after)))}")
-    if action.needs:
-        details.append(f"needs {describe_need(action)}")
-    if action.pods:
-        details.append(f"takes {counted(action.pods, 'more Pod')}")
-    if action.limited_by:
-        details.append(f"limited by {', '.join(action.limited_by)}: zoneward check")
-    lines += [line for detail in details for line in _wrapped(detail, width, indent=3)]
+    lines += [line for detail in _details(action, unit) for line in _wrapped(detail, width, indent=3)]
     text = _render(lines, width, color)
     if len(action.services) > 1:
         text += "\n" + render_text(service_table(action, unit).for_terminal(width), color=color, width=width)
@@ -106,19 +96,14 @@ def summary_lines(advice: Advice) -> Iterator[StyledText]:
     """The cluster, the share of traffic in its zone, what leaves it, and the worst overload."""
     summary = advice.summary
     yield Text(describe_cluster(summary))
-    if len(summary.zones) == 1:
-        (zone,) = summary.zones
-        yield Text(f"All nodes are in zone {zone}: no traffic leaves it.", "bold")
+    missing = why_no_share(summary)
+    if missing is not None:
+        yield missing
         return
-    if not summary.zones:
-        yield Text("No node has a zone label: how much traffic leaves its zone is unknown (zoneward check).", "yellow")
-        return
-    if summary.in_zone is None:
-        yield Text("No Service has traffic that could stay in its zone.")
-        return
+    assert summary.in_zone is not None
     share = Text("In its zone: ", "bold").append(f"{summary.in_zone:.0%}", "bold").append(" of traffic now", "default")
     if any(action.view == "kubernetes" for action in advice.actions):
-        share.append(f", {summary.in_zone_reachable:.0%}", "bold").append(" with what Kubernetes has", "default")
+        share.append(f", {summary.in_zone_reachable:.0%}", "bold").append(f" {_by_kubernetes(advice)}", "default")
     if adds_zoneward(summary):
         share.append(f", {summary.in_zone_with_zoneward:.0%}", "bold").append(" with Zoneward", "default")
     yield share.append(f". {describe_weights(summary)}", "default")
@@ -136,6 +121,24 @@ def summary_lines(advice: Advice) -> Iterator[StyledText]:
         )
 
 
+def why_no_share(summary: AdviceSummary) -> StyledText | None:
+    """Why no share of traffic in its zone can change, or is known; None where one can."""
+    if len(summary.zones) == 1 and not summary.nodes_without_zone:
+        (zone,) = summary.zones
+        return Text(f"All nodes are in zone {zone}: no traffic leaves it.", "bold")
+    if not summary.zones:
+        return Text("No node has a zone label: how much traffic leaves its zone is unknown (zoneward check).", "yellow")
+    if summary.in_zone is None:
+        return Text("No Service has traffic that could stay in its zone.")
+    return None
+
+
+def _by_kubernetes(advice: Advice) -> str:
+    """What leads to the share that is reachable. Users cannot always switch Cilium: a provider may run it."""
+    switches = any(action.switches_proxies for action in advice.actions)
+    return "with what Kubernetes has" + (", once Cilium honors hints" if switches else "")
+
+
 def adds_zoneward(summary: AdviceSummary) -> bool:
     """Whether more traffic stays in its zone with Zoneward, by a percent or more."""
     return round(summary.in_zone_with_zoneward or 0.0, 2) > round(summary.in_zone_reachable or 0.0, 2)
@@ -146,6 +149,8 @@ def describe_cluster(summary: AdviceSummary) -> str:
     version = "Kubernetes" if summary.kubernetes is None else f"Kubernetes {summary.kubernetes}"
     proxies = ", ".join(f"{kind} on {counted(nodes, 'node')}" for kind, nodes in summary.proxies.items())
     zones = listed(tuple(f"{zone} ({nodes})" for zone, nodes in summary.zones.items()), most=6)
+    if summary.nodes_without_zone and zones:
+        zones += f"; {counted(summary.nodes_without_zone, 'node')} without a zone"
     return f"{version}{f', {proxies}' if proxies else ''}; {'zones ' + zones if zones else 'no zones'}."
 
 
@@ -189,6 +194,21 @@ def describe_action(action: Action) -> str:
 
 def describe_risk(action: Action) -> str:
     return f"{action.risk}{f', {action.risk_reason}' if action.risk_reason else ''}"
+
+
+def _details(action: Action, unit: str | None) -> Iterator[str]:
+    """What follows from an action, its risk, and what it needs."""
+    if action.changes_traffic:
+        yield describe_effect(action.effect, unit)
+    yield f"risk: {describe_risk(action)}"
+    if action.after:
+        yield f"only after action {listed(tuple(map(str, action.after)))}"
+    if action.needs:
+        yield f"needs {describe_need(action)}"
+    if action.pods:
+        yield f"takes {counted(action.pods, 'more Pod')}"
+    if action.limited_by:
+        yield f"limited by {', '.join(action.limited_by)}: zoneward check"
 
 
 def describe_effect(effect: Effect, unit: str | None) -> str:
@@ -362,8 +382,6 @@ details.action summary span { overflow-wrap: anywhere; }
 details.action .inside { padding: 0 0 1rem 1.1rem; }
 @media (max-width: 560px) { details.action summary { grid-template-columns: 1fr; } }
 """
-_MOST_COMMANDS: Final = 50
-"""Commands of one action on the page."""
 
 
 def advice_page(advice: Advice, *, source: Source) -> str:
@@ -374,11 +392,10 @@ def advice_page(advice: Advice, *, source: Source) -> str:
         of_view = [action for action in advice.actions if action.view == view]
         if of_view:
             actions.append(tag("h2", title))
-            if view == "zoneward":
-                actions.append(tag("p", f"Needs {describe_need(of_view[0])}."))
             actions.extend(_action(action, summary.unit) for action in of_view)
-    if not actions:
-        actions.append(tag("p", NOTHING_TO_DO))
+    missing = why_no_share(summary)
+    if missing is not None or not actions:
+        actions.insert(0, tag("p", NOTHING_TO_DO if missing is None else missing.plain))
     title = "Keep traffic in its zone"
     return page(
         title,
@@ -402,7 +419,7 @@ def _facts(advice: Advice) -> Iterator[Markup]:
 
     if summary.in_zone is not None:
         yield fact("in its zone now", f"{summary.in_zone:.0%}", "of traffic")
-        yield fact("with what Kubernetes has", f"{summary.in_zone_reachable:.0%}")
+        yield fact(_by_kubernetes(advice), f"{summary.in_zone_reachable:.0%}")
         if adds_zoneward(summary):
             yield fact("with Zoneward", f"{summary.in_zone_with_zoneward:.0%}")
     if summary.crossing is not None:
@@ -416,17 +433,12 @@ def _facts(advice: Advice) -> Iterator[Markup]:
 def _action(action: Action, unit: str | None) -> Markup:
     effect = action.effect
     change = f" {effect.in_zone_before:.0%} \N{RIGHTWARDS ARROW} {effect.in_zone_after:.0%}"
-    inside: list[Content] = [
-        *([tag("p", f"{describe_effect(effect, unit)}.")] if action.changes_traffic else []),
-        tag("p", f"Risk: {describe_risk(action)}."),
-    ]
-    if action.limited_by:
-        inside.append(tag("p", f"Limited by {', '.join(action.limited_by)} of zoneward check.", class_="yellow"))
+    inside: list[Content] = [tag("p", f"{detail[0].upper()}{detail[1:]}.") for detail in _details(action, unit)]
     if len(action.services) > 1:
         table = service_table(action, unit, most=len(action.services))
         inside.append(table.as_element(f"Services of action {action.rank}"))
     if action.commands:
-        inside.extend(command_lines(action.commands[:_MOST_COMMANDS]))
+        inside.extend(command_lines(action.commands))
     inside.extend(tag("p", tag("small", note)) for note in action.notes)
     return tag(
         "details",

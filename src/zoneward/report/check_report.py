@@ -85,12 +85,12 @@ def _block(severity: Severity, code: Code, findings: Sequence[Finding], *, top: 
     for message, alike in shown:
         yield _indented(Text(_objects(alike), "bold").append(f": {message}", "not bold"), 2)
         if alike[0].fix != code.fix:
-            yield _fix(alike[0].fix, 4)
+            yield _fix(alike[0], 4)
     left = len(findings) - sum(len(alike) for _, alike in shown)
     if left:
         yield _indented(Text(f"and {left} more: --top 0 shows all", "dim"), 2)
     if any(alike[0].fix == code.fix for _, alike in shown):
-        yield _fix(code.fix, 2)
+        yield _fix(code, 2)
     yield _indented(Text(code.docs, "dim"), 2)
 
 
@@ -105,10 +105,10 @@ def _objects(alike: Sequence[Finding]) -> str:
     return "; ".join(parts)
 
 
-def _fix(fix: str, indent: int) -> RenderableType:
-    """A command is one line at any width, because people copy it."""
-    text = Text("fix: ", "green").append(fix, "default")
-    if not fix.startswith("kubectl "):
+def _fix(fixed: Finding | Code, indent: int) -> RenderableType:
+    """A fix with a command is one line at any width, because people copy it."""
+    text = Text("fix: ", "green").append(fixed.fix, "default")
+    if not fixed.command:
         return _indented(text, indent)
     return Text(" " * indent, no_wrap=True, overflow="ignore").append_text(text)
 
@@ -169,7 +169,7 @@ def _section(severity: Severity, code: Code, findings: Sequence[Finding]) -> Mar
     return tag(
         "section",
         tag("h2", _badge(severity), f"{code.code} {code.title}"),
-        tag("p", tag("strong", "Fix: "), styled(_as_code(code.fix))),
+        tag("p", tag("strong", "Fix: "), styled(_with_code(code))),
         tag("p", tag("small", code.docs)),
         table,
         id=_id(severity, code),
@@ -178,13 +178,12 @@ def _section(severity: Severity, code: Code, findings: Sequence[Finding]) -> Mar
 
 def _reason(finding: Finding, code: Code) -> Text:
     text = Text(finding.message)
-    return text if finding.fix == code.fix else text.append(" Fix: ", "small").append(_as_code(finding.fix))
+    return text if finding.fix == code.fix else text.append(" Fix: ", "small").append(_with_code(finding))
 
 
-def _as_code(fix: str) -> Text:
-    """A command in the type of code, also at the end of a sentence."""
-    start, kubectl, command = fix.partition("kubectl ")
-    return Text(start).append(kubectl + command, "code")
+def _with_code(fixed: Finding | Code) -> Text:
+    """A fix with its command in the type of code."""
+    return Text(fixed.fix.removesuffix(fixed.command)).append(fixed.command, "code")
 
 
 # --- as SARIF ---------------------------------------------------------------------------------------------------------

@@ -151,9 +151,9 @@ def comparison_parts(
     cells = _Cells(is_changed=is_changed, has_score=has_score, has_details=has_details, has_slices=has_slices)
     service_rows: list[_Row] = []
     details: list[Markup | None] = []
-    shown = 0
+    shown = set()
     for recommendation in comparisons:
-        shown += 1
+        shown.add(recommendation.comparison.key[:2])
         if has_details:
             service_rows.extend(_service_rows(recommendation, abilities, cells))
         else:
@@ -166,8 +166,10 @@ def comparison_parts(
     scale = "SCORE: KEP-2004's, at most 100.  " if has_score else ""
     changes = "CHANGES: slices +new ~changed -deleted, from those of now." if has_slices else ""
     beside = "better: with Zoneward's controller." if has_details else "34%>97%: now, and with the best."
+    without = 0 if totals.now is None else totals.without_slices
+    missing = f", or, for {counted(without, 'Service')} without slices, what is asked for" if without else ""
     legend = [
-        "now: what the slices in the cluster do.  asked for: what the Service asks for.",
+        f"now: what the slices in the cluster do{missing}.  asked for: what the Service asks for.",
         f"best: the highest score of those that overload no pod.  {beside}",
         *([f"{scale}{changes}"] if scale or changes else []),
         "TOTAL: means over all endpoints; an approach that is not active counts as cluster-wide.",
@@ -185,8 +187,8 @@ def comparison_parts(
         legend.insert(0, f"{counted(drops, 'Service')} {what} in no mean (zoneward check says why).")
     if total_rows and all(total.in_zone_traffic is None for total in total_rows):
         legend.insert(0, "IN ZONE is unknown: no node or no endpoint has a zone (zoneward check says more).")
-    if shown < totals.services:
-        legend.insert(0, describe_shown(shown, totals.services, only_changed=only_changed))
+    if len(shown) < totals.services:
+        legend.insert(0, describe_shown(len(shown), totals.services, only_changed=only_changed))
     first_rows = _total_rows(totals, total_rows, abilities, cells)
     return TableParts(
         above=(join_wrapped([f"Proxies: {kinds}"]),),
@@ -283,7 +285,7 @@ def _service_row(recommendation: Recommendation, abilities: ClusterAbilities, ce
     """One line: the best setting, and what becomes of traffic with it."""
     comparison = recommendation.comparison
     title = Text(name_of(comparison.key))
-    start: ComparedApproach | InForce = comparison.now or comparison.today
+    start = comparison.start
     best = comparison.find(comparison.best)
     dropped = comparison.today.dropped_traffic or 0.0
     is_asked = best is None or best.approach == comparison.asks_for

@@ -23,8 +23,10 @@ _THICKEST: Final = 22.0
 """The stroke of all traffic."""
 COLOURS: Final = 6
 """Classes of zones in `PICTURE_STYLE`: ``z0`` and so on."""
-_LONGEST: Final = 11
+_LONGEST: Final = 10
 """Characters of a zone's name."""
+_SHORT: Final = 5
+"""Characters of a name that has room for a word before it."""
 _TOO_MUCH: Final = 0.2
 _MANY_TIMES: Final = 10.0
 """Loads from which on a box says how many times a fair one they are: percents would be too wide."""
@@ -199,9 +201,13 @@ def zone_box(
     width, height = size
     yield tag("rect", x=str(x), y=str(top), width=str(width), height=str(height), rx="6", class_=colour)
     top += (height - 66) // 2
-    yield svg_text(x + 9, top + 21, f"zone {name}", f"name {colour}")
+    yield svg_text(x + 9, top + 21, _named("zone", name), f"name {colour}")
     for y, (line, class_) in zip((40, 57), words, strict=False):
         yield svg_text(x + 9, top + y, line, class_)
+
+
+def _named(word: str, name: str) -> str:
+    return f"{word} {name}" if len(name) <= _SHORT else name
 
 
 def _endpoint_box(
@@ -213,7 +219,7 @@ def _endpoint_box(
     yield tag("rect", x=str(left), y=str(top), width=str(_BOX), height=str(layout.height), rx="22", class_=colour)
     words = "1 endpoint" if located == 1 else f"{located} endpoints"
     yield svg_text(middle, top + 20, words, "middle" if located else "soft middle")
-    yield svg_text(middle, top + 38, f"in {name}", f"name middle {colour}")
+    yield svg_text(middle, top + 38, _named("in", name), f"name middle {colour}")
     rows = (("", 57),) if layout.is_single else (("now ", 56), ("planned ", 73))
     for (label, y), state in zip(rows, states, strict=True):
         if state is not None and state.load is not None:

@@ -208,10 +208,12 @@ def _uses(zone: ZoneTraffic, short: Mapping[str, str]) -> str:
 
 def _describe_measured(measured: HonoredTraffic) -> str:
     """``97% of 19,437 connections from 22 nodes stayed in their zone, 100% predicted; 1 node deviates``."""
-    nodes = counted(len(measured.nodes), "node")
     if measured.in_zone is None:
+        nodes = counted(len(measured.nodes), "node")
         return f"{measured.connections:,} connections from {nodes}: how many stayed in their zone is unknown"
-    text = f"{measured.in_zone:.0%} of {measured.connections:,} connections from {nodes} stayed in their zone"
+    known = [node.connections for node in measured.nodes if node.in_zone is not None]
+    nodes = counted(len(known), "node")
+    text = f"{measured.in_zone:.0%} of {sum(known):,} connections from {nodes} stayed in their zone"
     if measured.predicted_in_zone is not None:
         text += f", {measured.predicted_in_zone:.0%} predicted"
     deviating = len(measured.deviating_nodes)

@@ -9,7 +9,7 @@ from zoneward.advice.findings.check_cluster import CheckedCluster
 from zoneward.advice.findings.codes import CODES, SEVERITIES
 from zoneward.advice.json_value import as_document
 from zoneward.advice.traffic_report import TrafficReport
-from zoneward.report.advice_report import amount_text, describe_action
+from zoneward.report.advice_report import amount_text, describe_action, why_no_share
 from zoneward.report.table_parts import Table
 from zoneward.report.terminal_text import StyledText, Text, share_style
 from zoneward.report.traffic_table import ReportNumbers
@@ -41,7 +41,7 @@ def fleet_document(kind: str, results: Sequence[ClusterResult[T]], fields_of: Ca
 
 def advice_table(results: Sequence[ClusterResult[Advice]]) -> Table:
     """Shares of traffic in its zone: now, and after the actions that need nothing else."""
-    unit = next((result.result.summary.unit for result in results if result.result is not None), None)
+    has_amounts = any(result.result is not None and result.result.summary.unit is not None for result in results)
 
     def row(advice: Advice) -> list[StyledText]:
         summary = advice.summary
@@ -50,11 +50,14 @@ def advice_table(results: Sequence[ClusterResult[Advice]]) -> Table:
             Text(f"{summary.services:,}"),
             _shares(summary.in_zone, summary.in_zone_reachable),
             Text("-" if summary.worst is None else f"+{summary.worst.max_overload:.0%}"),
-            *([] if unit is None else [Text(saved)]),
-            Text(describe_action(advice.actions[0]) if advice.actions else "nothing to do"),
+            *([Text(saved)] if has_amounts else []),
+            Text(describe_action(advice.actions[0]))
+            if advice.actions
+            else why_no_share(summary) or Text("nothing to do"),
         ]
 
-    return _table(("SERVICES", "IN ZONE", "WORST", *(() if unit is None else ("SAVES",)), "FIRST ACTION"), results, row)
+    saves = ("SAVES",) if has_amounts else ()
+    return _table(("SERVICES", "IN ZONE", "WORST", *saves, "FIRST ACTION"), results, row)
 
 
 def check_table(results: Sequence[ClusterResult[CheckedCluster]]) -> Table:
@@ -71,20 +74,23 @@ def check_table(results: Sequence[ClusterResult[CheckedCluster]]) -> Table:
 
 
 def report_table(results: Sequence[ClusterResult[TrafficReport]]) -> Table:
-    """What leaves its zone in a month, and what the best setting of each Service saves."""
-    known = next((result.result for result in results if result.result is not None), None)
+    """What leaves its zone in a month, and what the best setting of each Service saves. Where only some clusters have
+    bytes, both kinds of amounts have columns.
+    """
+    headings = (ReportNumbers(result.result).columns for result in results if result.result is not None)
+    amounts = tuple(dict.fromkeys(heading for columns in headings for heading in columns)) or ("CROSS",)
 
     def row(report: TrafficReport) -> list[StyledText]:
         numbers, totals = ReportNumbers(report), report.totals
+        cells = dict(zip(numbers.columns, numbers.cells(totals.now), strict=True))
         return [
             Text(f"{totals.services:,}"),
-            *map(Text, numbers.cells(totals.now)),
+            *(Text(cells.get(heading, "")) for heading in amounts),
             Text(numbers.value(totals.best.saved)),
             Text(numbers.margin(totals.best.saved), "dim"),
             Text(f"by {counted(totals.best.best, 'Service')}"),
         ]
 
-    amounts = ("CROSS",) if known is None else ReportNumbers(known).columns
     return _table(("SERVICES", *amounts, "SAVED", "\N{PLUS-MINUS SIGN}", ""), results, row)
 
 

@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from zoneward.advice.service_input import merged
+from zoneward.advice.service_input import Workload, merged
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import manager_of
 from zoneward.kube.objects import EndpointSlice
@@ -14,7 +15,7 @@ from zoneward.kube.overlay_objects import overlay_policy
 from zoneward.kube.safe_text import printable
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.phrases import counted
-from zoneward.slices.overlay import TooManyZones, encode_entries, is_selected, service_overlays
+from zoneward.slices.overlay import TooManyZones, encode_entries, is_selected, service_overlays, with_approach
 from zoneward.slices.plan import ServicePlan
 
 if TYPE_CHECKING:
@@ -24,7 +25,13 @@ if TYPE_CHECKING:
 
 def slices_document(plans: Iterable[ServicePlan]) -> dict[str, Any]:
     """A v1 List of all slices after the plans, new and existing ones."""
-    slices = (slice_ for plan in plans for family in plan.families for slice_ in family.changes.after)
+    slices = (
+        # The approach of an overlay is in its ConfigMap.
+        with_approach(slice_, None) if family.cluster_state.configuration.is_overlay else slice_
+        for plan in plans
+        for family in plan.families
+        for slice_ in family.changes.after
+    )
     return {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": [slice_document(slice_) for slice_ in slices]}
 
 
@@ -66,7 +73,7 @@ def warn_before_applying(plans: Sequence[ServicePlan], *, configuration: Configu
         yield "EndpointSlices as the built-in controller would write them; where it runs, it changes them back."
         yield from _block(f"{counted(len(built_in), 'slice')} with its label would be deleted:", built_in)
         return
-    if configuration.keep_built_in_label:
+    if configuration.manager == names.BUILT_IN_MANAGER:
         yield "EndpointSlices with the label of the built-in controller; where it runs, it changes them back."
         yield from _block(f"{counted(len(built_in), 'slice')} with its label would be deleted:", built_in)
         yield from _block(f"{counted(len(own), 'slice')} with Zoneward's label would be deleted:", own)
@@ -121,13 +128,30 @@ def warn_before_overlay(plans: Sequence[ServicePlan], *, configuration: Configur
     yield "`zoneward controller --overlay` keeps them current."
 
 
+_READ_BY_KUBECTL: Final = re.compile(r"[ynYN]|[-+]?(0o[0-7_]+|(\d[\d_]*(\.[\d_]*)?|\.\d[\d_]*)([eE][-+]?\d[\d_]*)?)")
+"""Text that PyYAML leaves without quotes, and that kubectl and kustomize read as a boolean or a number."""
+
+
+@cache
+def _yaml_dumper() -> Any:
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+    class Dumper(base):  # type: ignore[misc]
+        pass
+
+    pattern = re.compile(f"({_READ_BY_KUBECTL.pattern})$")
+    Dumper.add_implicit_resolver("tag:yaml.org,2002:float", pattern, list("ynYN-+.0123456789"))
+    return Dumper
+
+
 def to_yaml(document: Any, header: Iterable[str]) -> str:
     """YAML behind a header of comments."""
     import yaml
 
-    dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
     comments = "".join(f"# {printable(line)}".rstrip() + "\n" for line in header)
-    return comments + yaml.dump(document, Dumper=dumper, sort_keys=False, default_flow_style=False, width=4096)
+    return comments + yaml.dump(document, Dumper=_yaml_dumper(), sort_keys=False, default_flow_style=False, width=4096)
 
 
 # --- patches for kustomize --------------------------------------------------------------------------------------------
@@ -137,7 +161,7 @@ COMPONENT_FILE: Final = "kustomization.yaml"
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 """What is a name in a path: objects in files may have any."""
 _USAGE: Final = (
-    "The patches of zoneward advise, for the kustomization that has these objects:",
+    "The patches of zoneward advise, for the kustomization that has all of these objects, with their namespaces:",
     "  components: [PATH/TO/THIS/DIRECTORY]",
 )
 
@@ -173,4 +197,11 @@ def patch_files(actions: "Iterable[Action]") -> Mapping[str, str]:
 def _manifest(patch: "ObjectPatch", about: str) -> str:
     metadata = {"namespace": patch.namespace, "name": patch.name}
     document = {"apiVersion": patch.api_version, "kind": patch.kind, "metadata": metadata}
-    return to_yaml(merged(document, patch.fields, keeps_null=True), (about,))
+    header = [about]
+    if (
+        "template" in (patch.fields.get("spec") or {})
+        and not Workload(patch.kind, patch.name, patch.api_version, pods=0).is_built_in
+    ):
+        # Kustomize merges lists of the kinds that it knows.
+        header.append("It replaces all topology spread constraints: add those to keep.")
+    return to_yaml(merged(document, patch.fields, keeps_null=True), header)

@@ -19,8 +19,8 @@ from zoneward.advice.now import (
     load_change,
 )
 from zoneward.kube import names
+from zoneward.kube.adoption_marks import manager_of
 from zoneward.report.html import Markup, fact
-from zoneward.report.manifests import deleted_slices
 from zoneward.report.table_parts import TableParts, folded
 from zoneward.report.terminal_text import (
     SHARE_COLORS,
@@ -106,7 +106,6 @@ def plan_parts(
     known_zones: Collection[str] = (),
     measured: TrafficMeasurements | None = None,
     before: PlansBefore | None = None,
-    shows_slices: bool = True,
     is_page: bool = False,
     has_colors: bool = False,
     every_plan: Sequence[ServicePlan] | None = None,
@@ -116,15 +115,16 @@ def plan_parts(
     ``now`` has what slices in force do, by namespace and name of the Service and by address type, ``node_proxies`` the
     proxies that predictions are for. ``wide`` shows the approach and the whole reason, over as many lines as that
     takes. ``known_zones`` have a column even where no traffic starts. ``measured`` figures stand beside the predicted
-    ones. ``before`` are the plans of the unchanged cluster, where options change the input: loads are
-    compared with their loads. Without ``shows_slices`` the plans are those of Kubernetes, and nobody has to write
-    anything. ``is_page``: rules are folded in each row, and the first line is not about all Services. ``has_colors``:
-    the legend explains them.
+    ones. ``before`` are the plans of the unchanged cluster, where options change the input: loads are compared with
+    their loads. ``is_page``: rules are folded in each row, and the first line is not about all Services.
+    ``has_colors``: the legend explains them.
     """
     every = plans if every_plan is None else every_plan
     known = tuple(sorted({*demand.zones, *known_zones}))
     zones = known if len(known) <= _MOST_ZONE_COLUMNS else ()
     short = dict(zip(known, short_names(known), strict=True))
+    planned = [plan for plan in every if plan.families]
+    shows_slices = not planned or any(not plan.is_of_kubernetes for plan in planned)
 
     def columns() -> Iterator[tuple[str, Callable[[_Row], StyledText]]]:
         yield "SERVICE", _service
@@ -353,17 +353,19 @@ def _legend(
         if wide:
             lines.append("RISE: the most that the load of one endpoint grows, of those before and after the change.")
     if any(family.decision.has_slice_groups for plan in plans for family in plan.families):
-        lines.append("Zone groups are for proxies that read them; kube-proxy uses all endpoints (--consumer current).")
-    replaces_built_in = configuration.manager != names.BUILT_IN_MANAGER
-    former = names.BUILT_IN_MANAGER if replaces_built_in else names.MANAGER
-    replaced = len(deleted_slices(plans, manager=former)) if shows_slices else 0
+        lines.append("Zone groups are for proxies that read them; kube-proxy uses all endpoints (--proxy current).")
+    written = [family for plan in plans if not plan.is_of_kubernetes for family in plan.families]
+    replaced = [slice_ for family in written for slice_ in family.replaced]
     if replaced:
-        whose = "of the built-in controller" if replaces_built_in else "with Zoneward's own label"
-        lines.append(f"{counted(replaced, 'slice')} {whose} would be replaced, counted as deleted.")
+        is_built_in = manager_of(replaced[0]) == names.BUILT_IN_MANAGER
+        whose = "of the built-in controller" if is_built_in else "with Zoneward's own label"
+        lines.append(f"{counted(len(replaced), 'slice')} {whose} would be replaced, counted as deleted.")
     others = [other.metadata.name for plan in plans for family in plan.families for other in family.others]
     if others:
         lines.append(f"Skipped (managed by another controller): {listed(tuple(others))}.")
     more = "" if wide else "-o wide (reasons), "
+    if written and len(written) < sum(len(plan.families) for plan in plans):
+        lines.append("Without SLICES: as Kubernetes decides.")
     if not shows_slices:
         lines.append("As Kubernetes decides. With Zoneward: --with overlay, --with controller, --with proxy.")
     slices = ", -o yaml (slices)" if shows_slices and not is_changed else ""
@@ -419,7 +421,7 @@ def _measured(row: _Row, measured: TrafficMeasurements) -> StyledText:
     measurement = _measurement(row, measured)
     if measurement is None or measurement.share is None:
         return _share(None)
-    return _share(measurement.share).append(f" of {_shorten_count(measurement.connections)}", "dim")
+    return _share(measurement.share).append(f" of {_shorten_count(measurement.from_known_zones)}", "dim")
 
 
 def _predicted(row: _Row, measured: TrafficMeasurements) -> StyledText:
@@ -460,6 +462,8 @@ def _colour(overload: float, configuration: Configuration) -> str:
 
 
 def _changes(row: _Row) -> StyledText:
+    if row.plan.is_of_kubernetes:
+        return Text()
     counts = count_slices(row.plan, row.family)
     changes = (
         ("+", counts.create, "green"),
@@ -547,9 +551,6 @@ def _served(
 
 def short_reason(reason: Reason, message: str, *, endpoints: int, zones: int) -> str:
     """A few words for why a decision is not active; its whole ``message`` where there are none."""
-    if reason is Reason.NODE_WITHOUT_CPU and zones == 1:
-        # Kubernetes has one message for both.
-        reason = Reason.ONE_ZONE
     words = _SHORT_REASONS.get(reason)
     return message if words is None else words.format(endpoints=endpoints, zones=zones)
 

@@ -139,7 +139,7 @@ _LEFT, _RIGHT = 6, _WIDTH - 6 - _BOX
 _THICKEST: Final = 60.0
 """The stroke of all traffic; lines of one box must fit into its height."""
 _LEAST: Final = 0.75
-_LONGEST: Final = 12
+_LONGEST: Final = 11
 """Characters of a zone's name."""
 FLOW_STYLE: Final = PICTURE_STYLE + ".flows path.stays { stroke: var(--soft); stroke-opacity: .3; }\n"
 

@@ -8,7 +8,7 @@ from zoneward.advice.cluster_abilities import CONTROLLER, PROXY, ClusterAbilitie
 from zoneward.advice.dropped_traffic import format_dropped
 from zoneward.advice.honored_traffic import LEAST_CONNECTIONS, NodeTraffic, honored_traffic
 from zoneward.advice.measured_flows import HOURS_IN_MONTH, ServiceFamily
-from zoneward.advice.prices import BYTES_IN_GB
+from zoneward.advice.prices import BYTES_IN_GB, format_amount
 from zoneward.advice.traffic_report import Crossing, Figure, ServiceReport, SettingReport, SettingTotal, TrafficReport
 from zoneward.report.comparison_report import describe_shown, name_of, title_of
 from zoneward.report.html import Markup, tag
@@ -24,7 +24,6 @@ _MOST_SERVICES: Final = 2
 """Services that it names for each of them."""
 _MOST_PAGE_NODES: Final = 20
 """Nodes that the page lists for a Service: those that deviate first."""
-_HOURS_IN_DAY: Final = 24
 
 
 class ReportNumbers:
@@ -184,11 +183,11 @@ def describe_measuring(report: TrafficReport) -> Iterator[str]:
         yield f"Nothing is measured of {listed(coverage.missing_zones)}: the figures are without what starts there."
     elif coverage.measured < coverage.nodes:
         yield f"The figures are without what starts on the {counted(coverage.nodes - coverage.measured, 'other node')}."
-    if 0 < measured.shortest < _HOURS_IN_DAY:
-        yield f"Some nodes measured for {measured.shortest:.3g} h only: a month has hours that are not like these."
+    if measured.shortness is not None:
+        yield f"{measured.shortness.capitalize()}."
     for nodes, what in (
-        (measured.without_bytes, "counted no bytes and {are} in no figure"),
-        (measured.timeless, "measured for no time and {are} in no figure"),
+        (measured.without_bytes, "counted no bytes and {are} in no amount"),
+        (measured.timeless, "measured for no time and {are} in no amount"),
         (measured.incomplete, "did not count everything: some traffic is missing"),
     ):
         if nodes:
@@ -205,9 +204,12 @@ def describe_measuring(report: TrafficReport) -> Iterator[str]:
 def describe_prices(report: TrafficReport) -> str:
     prices = report.prices
     ends = "where it leaves its zone and where it arrives" if prices.charge == "both" else "once"
-    text = f"Prices: {float(prices.default_amount):g} {prices.currency} a GB (10^9 bytes), charged {ends}"
+    text = f"Prices: {format_amount(prices.default_amount)} {prices.currency} a GB (10^9 bytes), charged {ends}"
     pairs = len(prices.zones) + len(prices.regions)
-    return f"{text}; {pairs} pairs of zones or regions have their own." if pairs else f"{text}."
+    if not pairs:
+        return f"{text}."
+    have = "has its own" if pairs == 1 else "have their own"
+    return f"{text}; {counted(pairs, 'pair')} of zones or regions {have}."
 
 
 def _total_rows(numbers: ReportNumbers, abilities: ClusterAbilities) -> Iterator[list[StyledText]]:
@@ -366,13 +368,15 @@ def _honored(report: TrafficReport) -> Iterator[Text]:
         more = f"; {len(services) - _MOST_SERVICES} more" if len(services) > _MOST_SERVICES else ""
         yield Text(f"{node} does not do what is predicted: {words}{more}.", "yellow")
     if len(deviating) > _MOST_NODES:
-        yield Text(f"So do {counted(len(deviating) - _MOST_NODES, 'more node')}: -o json names all.", "yellow")
+        rest = len(deviating) - _MOST_NODES
+        yield Text(f"So {'does' if rest == 1 else 'do'} {counted(rest, 'more node')}: -o json names all.", "yellow")
 
 
 def _legend(numbers: ReportNumbers, *, has_details: bool, is_page: bool, only_changed: bool) -> Iterator[str]:
     report = numbers.report
-    if len(report.services) < report.totals.services:
-        yield describe_shown(len(report.services), report.totals.services, only_changed=only_changed)
+    shown = len({service.key[:2] for service in report.services})
+    if shown < report.totals.services:
+        yield describe_shown(shown, report.totals.services, only_changed=only_changed)
     yield from explain_figures(numbers)
     yield "best: saves the most and overloads no pod, as the cluster is.  better: with Zoneward's controller."
     if is_page:

@@ -314,7 +314,7 @@ class Configuration(DecisionSettings, frozen=True, kw_only=True):
         thresholds = HintsSettings(
             start_threshold=UPSTREAM_THRESHOLD, keep_threshold=UPSTREAM_THRESHOLD, missing_cpu="disable"
         )
-        return replace(self, demand=DemandSettings(), hints=thresholds, upstream=True)
+        return replace(self, demand=DemandSettings(), hints=thresholds, upstream=True, is_overlay=False)
 
 
 def _conflicts(settings: DecisionSettings) -> Iterator[str]:

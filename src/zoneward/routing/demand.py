@@ -15,7 +15,7 @@ from typing import Final, Literal
 from zoneward.kube import names
 from zoneward.kube.demand import DemandFigures
 from zoneward.kube.formats import in_milli, parse_quantity
-from zoneward.kube.objects import Node, ObjectKey, has_ready_condition, node_region, node_zone
+from zoneward.kube.objects import Node, ObjectKey, has_ready_condition, is_virtual_node, node_region, node_zone
 from zoneward.routing.configuration import Configuration, MissingCPU, compatibility_of
 from zoneward.routing.phrases import counted, listed
 
@@ -43,11 +43,11 @@ class Demand:
     """Demand per zone as whole numbers: ``weights`` in milli-CPU, in nodes, or in parts: as they were set, the same for
     all zones (``even``), or by the figures of one Service. Zones are in name order, every weight is above 0.
 
-    Shares are weights over their sum; nothing is a float before that. Nodes that are not ready or have one of the
-    excluded labels add nothing to it. ``regions`` has (zone, region), by zone, for zones whose Nodes name one and the
-    same; ``idle_zones`` are zones of ready Nodes that no traffic is expected from: their proxies need endpoints.
-    ``without_zone`` are Nodes that void hints, ``new_without_zone`` those that are new: their zone may follow.
-    ``control_planes`` counts ready Nodes with an excluded label, where no other is ready.
+    Shares are weights over their sum; nothing is a float before that. Nodes that are not ready, virtual Nodes, and
+    those with one of the excluded labels add nothing to it. ``regions`` has (zone, region), by zone, for zones whose
+    Nodes name one and the same; ``idle_zones`` are zones of ready Nodes that no traffic is expected from: their proxies
+    need endpoints. ``without_zone`` are Nodes that void hints, ``new_without_zone`` those that are new: their zone may
+    follow. ``control_planes`` counts ready Nodes with an excluded label, where no other is ready.
     """
 
     zones: tuple[str, ...]
@@ -79,6 +79,11 @@ class Demand:
     def unzoned(self) -> int:
         """The weight of ready Nodes without a zone: no zone's demand, but traffic starts there, too."""
         return self.weight_by_zone.get("", 0)
+
+    @cached_property
+    def only_zone(self) -> str | None:
+        """The zone of all Nodes; None where they are in several, and where one has none."""
+        return self.zones[0] if len(self.zones) == 1 and all(node.zone for node in self.nodes) else None
 
     @cached_property
     def ready_zones(self) -> tuple[str, ...]:
@@ -135,7 +140,11 @@ class Demand:
 
 
 def compute_demand(
-    nodes: Iterable[Node], *, missing_cpu: MissingCPU = "count-nodes", new_since: str | None = None
+    nodes: Iterable[Node],
+    *,
+    missing_cpu: MissingCPU = "count-nodes",
+    new_since: str | None = None,
+    counts_virtual: bool = False,
 ) -> Demand:
     """Demand of a cluster (KEP-2433 § Assumptions).
 
@@ -144,9 +153,13 @@ def compute_demand(
 
     Nodes that were created after ``new_since`` (RFC 3339, in UTC; None: none is new) and have no zone yet change
     nothing. A cloud's controller sets the label a moment after the kubelet has registered a Node.
+
+    Virtual Nodes count only with ``counts_virtual``: those of AKS report 10,000 CPUs.
     """
     ready = [node for node in nodes if is_node_ready(node)]
-    counting = sorted((node for node in ready if counts_for_demand(node)), key=lambda node: node.metadata.name)
+    excluded = [node for node in ready if not counts_for_demand(node)]
+    counting = [node for node in ready if counts_for_demand(node) and (counts_virtual or not is_virtual_node(node))]
+    counting.sort(key=lambda node: node.metadata.name)
     cpu = [(node.metadata.name, node_zone(node), allocatable_cpu(node)) for node in counting]
     new = {node.metadata.name for node in counting if node_zone(node) is None and _is_new(node, new_since)}
     without_cpu = tuple(name for name, _, amount in cpu if amount <= 0 and name not in new)
@@ -167,10 +180,10 @@ def compute_demand(
         nodes=tuple(weighed),
         without_zone=tuple(name for name, zone, _ in cpu if zone is None and name not in new),
         without_cpu=without_cpu,
-        regions=tuple((zone, region) for zone, (region, *more) in sorted(regions.items()) if region and not more),
+        regions=tuple(_single_regions(regions).items()),
         idle_zones=tuple(sorted({zone for node in ready if (zone := node_zone(node)) and zone not in weights})),
         new_without_zone=tuple(sorted(new)),
-        control_planes=0 if counting else len(ready),
+        control_planes=0 if counting else len(excluded),
     )
 
 
@@ -194,7 +207,7 @@ def demand_of(nodes: Iterable[Node], configuration: Configuration) -> Demand:
 
     Parts of zones without a ready Node count for nothing: nobody sends from there. Where all are such, CPU counts.
     """
-    cpu = cpu_demand_of(nodes, configuration)
+    cpu = _cpu_demand(nodes, configuration, counts_virtual=False)
     settings = configuration.demand
     if settings.zones:
         return in_parts(cpu, dict(settings.zones))
@@ -207,8 +220,17 @@ def demand_of(nodes: Iterable[Node], configuration: Configuration) -> Demand:
 
 
 def cpu_demand_of(nodes: Iterable[Node], configuration: Configuration) -> Demand:
-    """Demand of a cluster by CPU, regardless of settings: Kubernetes knows no other."""
-    return compute_demand(nodes, missing_cpu=configuration.hints.missing_cpu, new_since=_new_since(configuration))
+    """Demand of a cluster by CPU as Kubernetes counts it, regardless of settings: it knows no other."""
+    return _cpu_demand(nodes, configuration, counts_virtual=True)
+
+
+def _cpu_demand(nodes: Iterable[Node], configuration: Configuration, *, counts_virtual: bool) -> Demand:
+    return compute_demand(
+        nodes,
+        missing_cpu=configuration.hints.missing_cpu,
+        new_since=_new_since(configuration),
+        counts_virtual=counts_virtual,
+    )
 
 
 def demands_of(nodes: Iterable[Node], configuration: Configuration) -> tuple[Demand, Demand | None]:
@@ -256,6 +278,15 @@ def _divide(total: int, weights: list[int]) -> list[int]:
     whole = sum(weights)
     reached = [total * partial // whole for partial in accumulate(weights)]
     return [end - start for start, end in pairwise((0, *reached))]
+
+
+def zone_regions(nodes: Iterable[Node], demand: Demand) -> dict[str, str]:
+    """Those of the ``demand``, and by all Nodes those of zones without a ready Node."""
+    return _single_regions(_regions_named(nodes)) | dict(demand.regions)
+
+
+def _single_regions(regions: Mapping[str, list[str]]) -> dict[str, str]:
+    return {zone: region for zone, (region, *more) in sorted(regions.items()) if region and not more}
 
 
 def _regions_named(nodes: Iterable[Node]) -> dict[str, list[str]]:

@@ -19,7 +19,7 @@ from zoneward.routing.configuration import UPSTREAM_THRESHOLD
 from zoneward.routing.decision import Decision, DecisionContext, ZoneRange
 from zoneward.routing.demand import Demand
 from zoneward.routing.endpoint_index import Bucket
-from zoneward.routing.phrases import counted, format_percent, listed
+from zoneward.routing.phrases import counted, describe_without, format_percent, listed
 from zoneward.routing.placement import Pool, place, with_guests_kept
 from zoneward.routing.request import Approach
 from zoneward.routing.rules import Reason
@@ -213,7 +213,18 @@ class UpstreamRefusal:
 
 def has_node_information(demand: Demand) -> bool:
     """Upstream gives up on all Nodes when one ready Node lacks a zone or CPU, or when there is only one zone."""
-    return not demand.without_zone and not demand.without_cpu and len(demand.zones) >= 2
+    return _missing_node_information(demand) is None
+
+
+def _missing_node_information(demand: Demand) -> UpstreamRefusal | None:
+    """Upstream has one message for all of them."""
+    if demand.without_zone:
+        return UpstreamRefusal(Reason.NODE_WITHOUT_ZONE, describe_without(demand.without_zone, "node", "zone label"))
+    if demand.without_cpu:
+        return UpstreamRefusal(Reason.NODE_WITHOUT_CPU, describe_without(demand.without_cpu, "node", "allocatable CPU"))
+    if len(demand.zones) < 2:
+        return UpstreamRefusal(Reason.ONE_ZONE, f"nodes are only ready in {counted(len(demand.zones), 'zone')}")
+    return None
 
 
 def zone_ranges(demand: Demand, endpoints: int) -> Mapping[str, ZoneRange] | UpstreamRefusal:
@@ -223,8 +234,9 @@ def zone_ranges(demand: Demand, endpoints: int) -> Mapping[str, ZoneRange] | Ups
     Double arithmetic as upstream's: with five equal zones and 12 endpoints the minimum comes out as 3, not 2.
     """
     zones = len(demand.zones)
-    if not has_node_information(demand):
-        return UpstreamRefusal(Reason.NODE_WITHOUT_CPU, "allocatable CPU or zone not specified on one or more nodes")
+    missing = _missing_node_information(demand)
+    if missing is not None:
+        return missing
     if zones > endpoints:
         return UpstreamRefusal(Reason.TOO_FEW_ENDPOINTS, f"{endpoints} endpoints, {zones} zones")
     minimums = {}

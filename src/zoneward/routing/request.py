@@ -232,12 +232,6 @@ class RequestedApproach:
     """For subsetting: the hints that are requested beside it, for when it is not active."""
     decided_by: int | None = field(default=None, compare=False)
 
-    @property
-    def deciding(self) -> "RequestedApproach":
-        """The same without what conditions say about it: requests that are equal then lead to the same decision."""
-        instead = None if self.instead is None else self.instead.deciding
-        return replace(self, accepted=None, accepted_reason=Reason.ACCEPTED, accepted_detail="", instead=instead)
-
 
 def requested_approach(
     service: Service, configuration: Configuration, rules: RuleLog, *, slice_groups_read: bool = True
@@ -437,7 +431,7 @@ def _from_hints_settings(service: Service, configuration: Configuration, rules: 
         elif value in names.DISABLED_VALUES:
             rules.record("annotation", False, f"{name}: {value or chr(34) * 2} asks for nothing")
         else:
-            unknown = f"{name}: {quote_value(value)} is not a known value"
+            unknown = f"{name}: {quote_value(value)} {_not_known(configuration)}"
             rules.record("annotation", False, f"{unknown}, so it counts as not set")
             unknown_rule = rules.latest
     distribution = service.spec.traffic_distribution
@@ -475,6 +469,12 @@ def _annotation_heuristic(name: str, value: str, configuration: Configuration) -
     return TOPOLOGY_MODE_HEURISTICS.get(value) or find_heuristic(value)
 
 
+def _not_known(configuration: Configuration) -> str:
+    """Why a value counts as not set: Kubernetes does not know all of Zoneward's."""
+    own = compatibility_of(configuration).reads_own_settings
+    return "is not a known value" if own else "is not a value that Kubernetes knows"
+
+
 def _from_distribution(value: str | None, configuration: Configuration, rules: RuleLog) -> RequestedApproach:
     if value is None:
         rules.record("traffic-distribution", False, "spec.trafficDistribution is not set")
@@ -484,10 +484,9 @@ def _from_distribution(value: str | None, configuration: Configuration, rules: R
     if heuristic is None and compatibility_of(configuration).reads_own_settings:
         heuristic = find_heuristic(value)
     if heuristic is None:
-        rules.record(
-            "traffic-distribution", False, f"{quote_value(value)} is not a known value, so it counts as not set"
-        )
-        problem = f"spec.trafficDistribution: {quote_value(value)} is not a known value"
+        unknown = f"{quote_value(value)} {_not_known(configuration)}"
+        rules.record("traffic-distribution", False, f"{unknown}, so it counts as not set")
+        problem = f"spec.trafficDistribution: {unknown}"
         return _refused(Reason.UNKNOWN_VALUE, problem, rules.latest)
     has_new_names = configuration.gates.prefer_same_traffic_distribution
     is_alias = has_new_names and value != heuristic.name

@@ -105,13 +105,15 @@ _MESSAGES: Final = {
     Reason.EXTERNAL_TRAFFIC_POLICY_LOCAL: "externalTrafficPolicy is Local",
     Reason.HINTS_NOT_STORED: "The API server does not store hints: its feature gate is off, or a webhook removes them",
 }
+_NODE_INFORMATION: Final = "Insufficient Node information: allocatable CPU or zone not specified on one or more nodes"
 _UPSTREAM_MESSAGES: Final = {
     Reason.TOO_FEW_ENDPOINTS: "Insufficient number of endpoints ({detail})",
     Reason.OVERLOAD: "Unable to allocate minimum required endpoints to each zone without exceeding overload threshold"
     " ({detail})",
     Reason.ENDPOINT_WITHOUT_ZONE: "One or more endpoints do not have a zone specified",
-    Reason.NODE_WITHOUT_CPU: "Insufficient Node information: allocatable CPU or zone not specified on one or more"
-    " nodes",
+    Reason.NODE_WITHOUT_ZONE: _NODE_INFORMATION,
+    Reason.NODE_WITHOUT_CPU: _NODE_INFORMATION,
+    Reason.ONE_ZONE: _NODE_INFORMATION,
 }
 
 

@@ -81,11 +81,14 @@ def known_name(heuristic: str, configuration: Configuration) -> str:
     return heuristic
 
 
-def as_if_requested(service: Service, value: str, configuration: Configuration) -> Service:
+def as_if_requested(
+    service: Service, value: str, configuration: Configuration, *, same_zone: str = names.PREFER_SAME_ZONE
+) -> Service:
     """The same Service as if it requested ``value`` and nothing else; with ``none`` it requests nothing.
 
     The setting is one that a controller with this ``configuration`` knows, where there is one: Kubernetes calls
     ``ProportionalZoneCPU`` only ``Auto``, and ``PreferSameZone`` is ``PreferClose`` while its feature gate is off.
+    ``same_zone`` is the name to use for ``PreferSameZone`` otherwise: some proxies know only ``PreferClose``.
 
     ``topologyKeys`` and traffic policies stay: they would still be there. Raises ValueError for a value that is not one
     of `WHAT_IF_VALUES`.
@@ -104,6 +107,8 @@ def as_if_requested(service: Service, value: str, configuration: Configuration) 
         )
     }
     distribution = known_name(value, configuration) if value in DISTRIBUTION_HEURISTICS else None
+    if distribution == names.PREFER_SAME_ZONE:
+        distribution = same_zone
     if value == PROPORTIONAL_ZONE_CPU.name and not compatibility_of(configuration).reads_own_settings:
         annotations[names.TOPOLOGY_MODE_ANNOTATION] = "Auto"
     elif value in _TOPOLOGY_MODES:

@@ -48,6 +48,10 @@ class ClusterState:
     """The demand of CPU, where ``demand`` is another one."""
     decided_by: Demand | None = None
     """The demand by which Zoneward decides about the one Service that this state is for."""
+    is_of_kubernetes: bool = False
+    """Whether plans show what Kubernetes does: nobody has to write their slices."""
+    overlay_in_use: bool = False
+    """Whether plans are for an overlay that is in use already."""
 
     def for_service(self, service: Service) -> "ClusterState":
         """The same with the demand of a Service that says where its traffic starts, or of which it is known."""

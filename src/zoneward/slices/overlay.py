@@ -15,6 +15,7 @@ own. `family_overlay` turns a plan into entries, and `with_overlay_hints` is the
 stores for a slice with these entries.
 """
 
+import dataclasses
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -258,21 +259,23 @@ def _hints_of(endpoint: Endpoint, overlay: FamilyOverlay) -> Hints:
     return Hints(for_zones=zones, for_nodes=nodes)
 
 
-def overlay_changes(decision: Decision, existing: Iterable[EndpointSlice], planned: SliceChanges) -> SliceChanges:
-    """What becomes of the built-in controller's slices. Where there are none, it will create those of ``planned``."""
-    slices = tuple(existing)
-    if not slices:
-        return planned
+def overlay_changes(decision: Decision, existing: Mapping[str, EndpointSlice], planned: SliceChanges) -> SliceChanges:
+    """What becomes of the built-in controller's slices, by name in ``existing``: that writes those of ``planned``, and
+    the API server sets their hints. A Service that leaves the overlay loses its hints.
+    """
     try:
-        overlay = family_overlay(decision)
+        overlay = family_overlay(decision) or REMOVED
     except TooManyZones:
-        overlay = None
+        overlay = REMOVED
     update: list[EndpointSlice] = []
     unchanged: list[EndpointSlice] = []
-    for slice_ in slices:
+    for slice_ in (*planned.update, *planned.unchanged):
+        before = existing[slice_.metadata.name]
         stored = with_overlay_hints(slice_, overlay)
-        (unchanged if stored == slice_ else update).append(stored)
-    return SliceChanges(update=tuple(update), unchanged=tuple(unchanged))
+        is_same = (stored.endpoints or (), stored.ports or ()) == (before.endpoints or (), before.ports or ())
+        (unchanged if is_same else update).append(before if is_same else stored)
+    create = tuple(with_overlay_hints(slice_, overlay) for slice_ in planned.create)
+    return dataclasses.replace(planned, create=create, update=tuple(update), unchanged=tuple(unchanged))
 
 
 def with_approach(slice_: EndpointSlice, approach: str | None) -> EndpointSlice:

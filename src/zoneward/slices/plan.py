@@ -124,6 +124,11 @@ class ServicePlan:
         return worst[0] if worst else None
 
     @property
+    def is_of_kubernetes(self) -> bool:
+        """Whether it shows what Kubernetes does: nobody has to write the slices."""
+        return any(family.cluster_state.is_of_kubernetes for family in self.families)
+
+    @property
     def decisions(self) -> dict[str, Decision]:
         """The decision about each address family, by address type."""
         return {family.address_type: family.decision for family in self.families}
@@ -252,7 +257,7 @@ def plan_family(
     if configuration.is_overlay:
         weights = None
         if reconcile_changed is None:
-            changes = overlay_changes(decision, own_slices.values(), changes)
+            changes = overlay_changes(decision, own_slices, changes)
     changes = finalize(changes, own_slices, service=service, taken=taken, trigger_time=trigger_time, weights=weights)
     replaced, others = existing.replaced_and_others()
     rules, voiding = rules_of_slices(service, endpoints, changes, others, zone_hints=hints[0], node_hints=hints[1])

@@ -1,4 +1,6 @@
+import json
 import re
+import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -33,6 +35,7 @@ from zoneward.kube.objects import (
 )
 from zoneward.kube.overlay_objects import OVERLAY, VERSION, VERSION_ANNOTATION
 from zoneward.kube.workload_objects import (
+    AnnotatedMeta,
     ClaimSource,
     ClaimSpec,
     ClaimTemplate,
@@ -46,7 +49,6 @@ from zoneward.kube.workload_objects import (
     PodAffinityTerm,
     PodSelector,
     PolicyBindingSpec,
-    PolicyMeta,
     TemplateAffinity,
     Volume,
     VolumeNodeAffinity,
@@ -141,7 +143,7 @@ CASES: Final[dict[str, Callable[[], ClusterView]]] = {
 
 def a_policy(version: str | None = VERSION) -> MutatingAdmissionPolicy:
     annotations = {} if version is None else {VERSION_ANNOTATION: version}
-    return MutatingAdmissionPolicy(metadata=PolicyMeta(name=OVERLAY, annotations=annotations))
+    return MutatingAdmissionPolicy(metadata=AnnotatedMeta(name=OVERLAY, annotations=annotations))
 
 
 def a_binding(parameter: str | None = OVERLAY) -> MutatingAdmissionPolicyBinding:
@@ -181,6 +183,11 @@ def test_a_service_with_an_entry_is_in_the_overlay() -> None:
     assert not findings_of(with_entry, "ZW610")
     assert not findings_of(a_view(a_service("Auto"), policies=policies, policy_bindings=bindings), "ZW610")
     assert not findings_of(a_view(asking), "ZW610")
+    # One finding is enough: the overlay that could apply the setting is there.
+    without_entry = a_view(asking, policies=policies, policy_bindings=bindings)
+    assert findings_of(without_entry, "ZW610")
+    assert not findings_of(without_entry, "ZW306")
+    assert findings_of(a_view(asking), "ZW306")
     leaving = {(NAMESPACE, SERVICE, "IPv4"): FamilyOverlay(OverlayHints.REMOVE)}
     assert not findings_of(a_view(overlays=leaving), "ZW611")
 
@@ -248,6 +255,34 @@ def test_control_plane_node_needs_no_zone() -> None:
     assert not findings_of(a_view(nodes=(*NODES, *bare)), "ZW101")
 
 
+@pytest.mark.parametrize(
+    ("distribution", "severity"), [(names.PREFER_SAME_ZONE, "info"), (names.PREFER_SAME_NODE, "warning")]
+)
+def test_proxies_that_differ_in_hints_for_nodes_matter_to_services_that_ask_for_them(
+    distribution: str, severity: str
+) -> None:
+    """An upgrade from Kubernetes 1.33 to 1.34."""
+    view = a_view(a_service(distribution=distribution), proxies={"node-a": "kube-proxy-1.33"})
+    (finding,) = findings_of(view, "ZW203")
+    assert finding.severity == severity
+    assert "a Service with PreferSameNode is routed in different ways" in finding.message
+
+
+def test_no_other_proxy_is_recommended_on_windows() -> None:
+    (finding,) = findings_of(a_view(proxies={"node-a": "kube-proxy-windows"}), "ZW201")
+    assert "Linux nodes" in finding.fix
+
+
+def test_a_virtual_node_without_a_zone_is_named_and_has_no_proxy() -> None:
+    """The built-in controller counts it; no finding is about its proxy."""
+    virtual = a_node("virtual", None, cpu=10_000, labels={"type": "virtual-kubelet"})
+    view = a_view(
+        nodes=(*NODES, virtual), proxies=dict.fromkeys((node.metadata.name for node in NODES), "kube-proxy-1.30")
+    )
+    assert [finding.object.name for finding in findings_of(view, "ZW101")] == ["virtual"]
+    assert not findings_of(view, "ZW203")
+
+
 def test_zones_are_skewed_at_the_start_threshold() -> None:
     assert not findings_of(a_view(nodes=nodes_in({"a": 119, "b": 90, "c": 91})), "ZW103")
     assert findings_of(a_view(nodes=nodes_in({"a": 120, "b": 90, "c": 90})), "ZW103")
@@ -309,7 +344,25 @@ def test_fix_for_cilium_names_its_setting() -> None:
     ids=str,
 )
 def test_fix_corrects_a_misspelt_value(service: Service, meant: str) -> None:
-    assert meant in only(a_view(service), "ZW301").fix
+    finding = only(a_view(service), "ZW301")
+    assert meant in finding.command
+    assert finding.fix == finding.command
+
+
+@pytest.mark.parametrize("value", ["ProportionalZoneCPU", "zoneward.dev/Balanced"])
+def test_a_value_that_only_zoneward_knows_is_not_misspelt_where_kubernetes_decides(value: str) -> None:
+    view = a_view(a_service(value), configuration=Configuration().as_upstream())
+    assert only(view, "ZW306").message.startswith(
+        f"{names.TOPOLOGY_MODE_ANNOTATION}: {value}: {names.BUILT_IN_MANAGER}"
+    )
+    assert not findings_of(view, "ZW301") + findings_of(view, "ZW302")
+    misspelt = a_view(a_service(value[:-1]), configuration=Configuration().as_upstream())
+    assert only(misspelt, "ZW301").message.endswith(f"; {value} is")
+
+
+def test_only_values_that_kubernetes_knows_are_offered_where_it_decides() -> None:
+    (unknown,) = findings_of(a_view(a_service("nonsense"), configuration=Configuration().as_upstream()), "ZW302")
+    assert unknown.fix == "Use one of Auto, Disabled; or remove the setting."
 
 
 def test_settings_without_effect_are_checked_too() -> None:
@@ -350,6 +403,26 @@ def test_fix_for_two_settings_keeps_the_winning_one() -> None:
     assert other.fix.startswith("To keep spec.trafficDistribution and remove the rest: kubectl -n shop annotate")
 
 
+@pytest.mark.parametrize("value", ["Auto\n", "eu-1a=0.25," * 12])
+def test_value_that_a_line_cannot_show_is_in_no_command(value: str) -> None:
+    """A command with a part of it would set another value, and remove the whole one."""
+    deprecated = a_service(annotations={names.TOPOLOGY_AWARE_HINTS_ANNOTATION: value})
+    (finding,) = findings_of(a_view(deprecated), "ZW303")
+    assert finding.fix == "Use what has taken its place."
+    misspelt = a_service(annotations={names.DEMAND_ANNOTATION + "s": value})
+    (finding,) = findings_of(a_view(misspelt), "ZW304")
+    assert finding.fix == "Rename the annotation. Nobody reads it as it is."
+
+
+def test_fix_for_three_settings_is_one_command() -> None:
+    three = a_service("Auto", subsetting="Auto", distribution=names.PREFER_SAME_ZONE)
+    (finding,) = findings_of(a_view(three, pods=pods_in(dict.fromkeys(ZONES, 3))), "ZW305")
+    removed = {"metadata": {"annotations": {names.SUBSETTING_ANNOTATION: None}}, "spec": {"trafficDistribution": None}}
+    assert finding.fix == f"To keep {names.TOPOLOGY_MODE_ANNOTATION} and remove the rest: {finding.command}"
+    words = ["kubectl", "-n", "shop", "patch", "--type=merge", "-p"]
+    assert shlex.split(finding.command) == [*words, json.dumps(removed, separators=(",", ":")), "--", "service", "cart"]
+
+
 def test_disabled_setting_is_no_second_setting() -> None:
     assert not findings_of(a_view(a_service("Disabled", distribution=names.PREFER_SAME_ZONE)), "ZW305")
 
@@ -358,6 +431,17 @@ def test_own_settings_are_fine_if_zoneward_writes_the_slices() -> None:
     service = a_service("PreferZone")
     slices = [managed_by(names.MANAGER, slice_) for slice_ in built_in(SAME_ZONE, NODES, PODS)]
     assert not findings_of(a_view(service, slices=slices), "ZW306")
+
+
+def test_overload_says_what_the_zones_need_where_kubernetes_decides() -> None:
+    pods = pods_in({"a": 2, "b": 1, "c": 1})
+    view = a_view(a_service("Auto"), pods=pods, configuration=Configuration().as_upstream())
+    (overload,) = findings_of(view, "ZW402")
+    assert overload.message.endswith("below 20 % the zones need at least 2 + 2 + 2 = 6 of 4 endpoints")
+
+
+def test_own_settings_are_fine_in_an_overlay() -> None:
+    assert not findings_of(a_view(a_service("zoneward.dev/Balanced"), overlays=OVERLAYS), "ZW306")
 
 
 def test_overload_in_force_hides_planned_overload() -> None:
@@ -539,7 +623,8 @@ def test_findings_follow_the_configured_thresholds() -> None:
 
 
 def test_services_of_zoneward_are_orphaned_without_its_controller() -> None:
-    adopted = a_service(annotations={SELECTOR_ANNOTATION: '{"app":"cart"}'})
+    with_selector = a_service(annotations={SELECTOR_ANNOTATION: '{"app":"cart"}'})
+    adopted = replace(with_selector, spec=replace(with_selector.spec, selector=None))
     for service, slices in ((adopted, built_in(SAME_ZONE, NODES, PODS)), (adopted, ())):
         finding = only(a_view(service, slices=slices, is_led=False), "ZW607")
         assert "zoneward release -- shop/cart" in finding.fix
@@ -547,6 +632,8 @@ def test_services_of_zoneward_are_orphaned_without_its_controller() -> None:
         assert not findings_of(a_view(service, slices=slices, is_led=False, lacking={"Leases": "none"}), "ZW607")
     assert "release" not in only(a_view(slices=ours(SAME_ZONE), is_led=False), "ZW607").fix
     assert not findings_of(a_view(is_led=False), "ZW607")
+    # The annotation is left over, or a tenant wrote it: the built-in controller updates the slices.
+    assert not findings_of(a_view(with_selector, slices=built_in(with_selector, NODES, PODS), is_led=False), "ZW607")
 
 
 @pytest.mark.parametrize(

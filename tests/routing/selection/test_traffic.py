@@ -218,9 +218,19 @@ def test_of_one_life_of_a_proxy_the_last_document_counts_and_several_lives_add_u
         assert together(*order)[1].connections == 110
 
 
-def test_nothing_stays_in_a_zone_that_nobody_knows() -> None:
+def test_what_started_is_of_the_same_time_on_all_nodes() -> None:
+    _, cart = together(counted("n1", "a", {"a": 40}, hours=4), counted("n2", "b", {"a": 10}))
+    assert {zone: measured.started for zone, measured in cart.zones.items()} == {"a": 40, "b": 40}
+    _, timeless = together(counted("n1", "a", {"a": 40}, hours=0), counted("n2", "b", {"a": 10}, hours=0))
+    assert {zone: measured.started for zone, measured in timeless.zones.items()} == {"a": 40, "b": 10}
+
+
+def test_what_stays_in_its_zone_is_unknown_of_nodes_without_one_and_nothing_stays_with_endpoints_without_one() -> None:
     _, cart = together(counted("n1", None, {"": 3, "a": 4}), counted("n2", "a", {"": 5, "a": 5}))
-    assert (cart.connections, cart.share) == (17, 5 / 17)
+    assert (cart.connections, cart.from_known_zones, cart.share) == (17, 10, 5 / 10)
+    assert {zone: measured.share for zone, measured in cart.zones.items()} == {"": None, "a": 0.5}
+    _, unknown = together(counted("n1", None, {"": 3, "a": 4}))
+    assert (unknown.connections, unknown.share) == (7, None)
 
 
 def test_external_connections_are_in_no_share() -> None:

@@ -6,6 +6,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 from zoneward.advice.cluster_abilities import kubernetes_minor, setting_name
+from zoneward.advice.deciders import NO_OVERLAYS, Overlays
 from zoneward.advice.dropped_traffic import DroppedTraffic, dropped_first, dropped_traffic
 from zoneward.advice.findings.codes import FindingObject, Need
 from zoneward.advice.node_proxies import NodeProxies
@@ -13,6 +14,7 @@ from zoneward.advice.now import CurrentTraffic
 from zoneward.advice.service_input import ServiceInput
 from zoneward.kube.adoption_marks import effective_selector, runs_zoneward
 from zoneward.kube.objects import Node, ObjectKey, Service
+from zoneward.kube.overlay_objects import OVERLAY
 from zoneward.kube.workload_objects import (
     HorizontalPodAutoscaler,
     MutatingAdmissionPolicy,
@@ -23,7 +25,7 @@ from zoneward.kube.workload_objects import (
 )
 from zoneward.routing.algorithms.heuristics import HEURISTICS, Heuristic
 from zoneward.slices.cluster_state import ClusterState
-from zoneward.slices.overlay import FamilyOverlay
+from zoneward.slices.overlay import is_selected
 from zoneward.slices.plan import FamilyPlan, ServicePlan
 
 
@@ -106,8 +108,7 @@ class ClusterView:
     autoscalers: tuple[HorizontalPodAutoscaler, ...] = ()
     claims: tuple[PersistentVolumeClaim, ...] = ()
     volumes: tuple[PersistentVolume, ...] = ()
-    overlays: Mapping[tuple[str, str, str], FamilyOverlay] = field(default_factory=lambda: MappingProxyType({}))
-    """What ConfigMaps of an overlay say, by namespace, Service and address type."""
+    overlays: Overlays = field(default_factory=lambda: NO_OVERLAYS)
     policies: tuple[MutatingAdmissionPolicy, ...] = ()
     policy_bindings: tuple[MutatingAdmissionPolicyBinding, ...] = ()
     is_led: bool = True
@@ -116,6 +117,12 @@ class ClusterView:
 
     def knows(self, *needs: Need) -> bool:
         return not any(need in self.lacking for need in needs)
+
+    def expects_overlay_of(self, service: Service) -> bool:
+        """Whether the policy of an overlay is installed, and a Service is to be in that overlay."""
+        if not self.knows("policies") or not any(one.spec.policy_name == OVERLAY for one in self.policy_bindings):
+            return False
+        return is_selected(service, None, self.cluster_state.configuration)
 
     @cached_property
     def kubernetes(self) -> int | None:

@@ -52,7 +52,7 @@ CLUSTER: Final = FindingObject("Cluster", "", "")
 
 class Finding(JsonValue, frozen=True, gc=False, kw_only=True):
     """One thing that should change. ``message`` is the reason with its numbers, ``fix`` what to do, ``docs`` the
-    section that explains the code.
+    section that explains the code. ``fix`` ends with the ``command``, which is empty where there is none.
 
     ``services`` are the Services that it affects, as ``namespace/name``, where it is about one of their other objects.
     """
@@ -63,6 +63,7 @@ class Finding(JsonValue, frozen=True, gc=False, kw_only=True):
     title: str
     message: str
     fix: str
+    command: str = ""
     docs: str
     services: tuple[str, ...] = ()
 
@@ -75,9 +76,10 @@ class Finding(JsonValue, frozen=True, gc=False, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A code and what all of its findings have in common. ``fix`` is for those that name no better one.
+    """A code and what all of its findings have in common. ``fix``, which ends with the ``command``, is for those that
+    name no better one.
 
-    ``lowered``: a finding about a Service that asks for no zone aware routing is an ``info``.
+    ``lowered``: a finding that affects no Service that asks for zone aware routing is an ``info``.
     """
 
     code: str
@@ -86,6 +88,7 @@ class Code:
     needs: tuple[Need, ...] = ()
     severity: Severity = "warning"
     lowered: bool = False
+    command: str = ""
 
     @property
     def docs(self) -> str:
@@ -97,17 +100,21 @@ class Code:
         message: str,
         *,
         fix: str = "",
+        command: str = "",
         services: Iterable[ObjectKey] = (),
         asks: bool = True,
     ) -> Finding:
-        """A finding with this code. ``asks``: whether a Service that it affects asks for zone aware routing."""
+        """A finding with this code. ``fix`` are the words before the ``command``. ``asks``: whether a Service that it
+        affects asks for zone aware routing.
+        """
         return Finding(
             code=self.code,
             severity=self.severity if asks or not self.lowered else "info",
             object=about,
             title=self.title,
             message=message,
-            fix=fix or self.fix,
+            fix=fix + command or self.fix,
+            command=command if fix or command else self.command,
             docs=self.docs,
             services=tuple("/".join(key) for key in services),
         )
@@ -115,12 +122,14 @@ class Code:
 
 # --- 1: nodes ---------------------------------------------------------------------------------------------------------
 
+_LABEL_NODE: Final = "kubectl label node NODE topology.kubernetes.io/zone=ZONE"
 NODE_WITHOUT_ZONE: Final = Code(
     "ZW101",
     "A node has no zone",
-    "Label the node with its zone: kubectl label node NODE topology.kubernetes.io/zone=ZONE",
+    f"Label the node with its zone: {_LABEL_NODE}",
     needs=("Nodes",),
     severity="error",
+    command=_LABEL_NODE,
 )
 ONE_ZONE: Final = Code(
     "ZW102",
@@ -168,6 +177,7 @@ PROXY_SKEW: Final = Code(
     "Proxies differ in what they honor",
     "Run proxies of one kind and version on all nodes.",
     needs=("Nodes", "proxies"),
+    lowered=True,
 )
 
 # --- 3: settings ------------------------------------------------------------------------------------------------------
@@ -195,7 +205,8 @@ TWO_SETTINGS: Final = Code("ZW305", "A Service has two settings", "Keep the one 
 ONLY_ZONEWARD: Final = Code(
     "ZW306",
     "Only Zoneward's controller knows a setting, and it does not run the Service",
-    "Run Zoneward's controller for the Service (zoneward adopt), or ask for a setting of Kubernetes: PreferSameZone.",
+    "Run zoneward controller --overlay (Kubernetes 1.36 or newer), adopt the Service (zoneward adopt), or ask for a"
+    " setting of Kubernetes: PreferSameZone.",
     needs=("EndpointSlices",),
 )
 
@@ -315,20 +326,22 @@ NOBODY_UPDATES: Final = Code(
     needs=("Leases",),
     severity="error",
 )
-_INSTALL_POLICY: Final = "Install the policy: zoneward plan -A -o overlay | kubectl apply -f -"
+_INSTALL_POLICY: Final = "zoneward plan -A -o overlay | kubectl apply -f -"
 OVERLAY_NOT_APPLIED: Final = Code(
     "ZW608",
     "The API server does not set the hints of an overlay",
-    _INSTALL_POLICY,
+    f"Install the policy: {_INSTALL_POLICY}",
     needs=("EndpointSlices",),
     severity="error",
+    command=_INSTALL_POLICY,
 )
 OVERLAY_POLICY: Final = Code(
     "ZW609",
     "The policy of an overlay is missing or of another version",
-    _INSTALL_POLICY,
+    f"Install the policy: {_INSTALL_POLICY}",
     needs=("policies",),
     severity="error",
+    command=_INSTALL_POLICY,
 )
 NOT_IN_OVERLAY: Final = Code(
     "ZW610",

@@ -2,16 +2,17 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
 from zoneward.advice.findings import codes
 from zoneward.advice.findings.cluster_view import ClusterView, ServiceView
 from zoneward.advice.findings.codes import Finding, FindingObject
-from zoneward.advice.node_proxies import NodeProxies, ProxyKind
+from zoneward.advice.node_proxies import KUBE_PROXY_ON_WINDOWS, NodeProxies, ProxyKind
 from zoneward.advice.now import ignoring_proxies
 from zoneward.kube import names
-from zoneward.kube.objects import Service
+from zoneward.kube.objects import Service, is_virtual_node
 from zoneward.routing.configuration import FeatureGates
 from zoneward.routing.demand import Demand
 from zoneward.routing.phrases import counted, format_percent
@@ -28,14 +29,14 @@ def node_findings(view: ClusterView) -> Iterator[Finding]:
         message = f"none of {counted(len(view.nodes), 'node')} is ready and no control plane node: demand is unknown"
         yield codes.NO_READY_NODE.finding(codes.CLUSTER, message)
         return
-    for name in demand.without_zone:
+    by_cpu = view.cluster_state.by_cpu
+    for name in by_cpu.without_zone:
         message = "no label topology.kubernetes.io/zone: Auto gives no hints to any Service while one node has none"
         yield codes.NODE_WITHOUT_ZONE.finding(FindingObject("Node", "", name), message)
-    if len(demand.zones) == 1:
-        message = f"{counted(len(demand.nodes), 'node')}, all in zone {demand.zones[0]}"
+    if demand.only_zone is not None:
+        message = f"{counted(len(demand.nodes), 'node')}, all in zone {demand.only_zone}"
         yield codes.ONE_ZONE.finding(codes.CLUSTER, message)
     yield from _skew(view, demand)
-    by_cpu = view.cluster_state.by_cpu
     then = ""
     if by_cpu is demand:
         then = "nodes are counted instead of CPU, in all zones; " if demand.unit == "nodes" else "Auto gives no hints; "
@@ -67,24 +68,34 @@ _CILIUM_FIX: Final = (
 )
 
 
+_WINDOWS_FIX: Final = (
+    "Run the clients of Services that need hints on Linux nodes: no kube-proxy for Windows honors hints."
+)
+
+
 def proxy_findings(view: ClusterView) -> Iterator[Finding]:
     """By node where a proxy ignores all hints, by Service where proxies honor less than it asks for."""
     proxies = view.node_proxies
     if proxies is None or not view.knows("Nodes", "proxies"):
         return
-    kinds = Counter(proxies.on(node.metadata.name) for node in view.nodes)
-    for node in view.nodes:
+    nodes_with_proxy = [node for node in view.nodes if not is_virtual_node(node)]
+    kinds = Counter(proxies.on(node.metadata.name) for node in nodes_with_proxy)
+    for node in nodes_with_proxy:
         name = node.metadata.name
         kind = proxies.on(name)
         if kind.consumer.zone_hints == "never":
             evidence = f" ({proxies.evidence[name]})" if proxies.evidence.get(name) else ""
             message = f"{kind.title} {kind.about}{evidence}"
-            fix = _CILIUM_FIX if kind.can_switch_on else ""
+            fix = _CILIUM_FIX if kind.can_switch_on else _WINDOWS_FIX if kind is KUBE_PROXY_ON_WINDOWS else ""
             yield codes.PROXY_IGNORES_HINTS.finding(FindingObject("Node", "", name), message, fix=fix)
     if len({kind.consumer for kind in kinds}) > 1:
-        parts = (f"{kind.title} on {counted(nodes, 'node')}" for kind, nodes in kinds.most_common())
-        message = f"{', '.join(parts)}: the same Service is routed in different ways, by the node of the client"
-        yield codes.PROXY_SKEW.finding(codes.CLUSTER, message)
+        parts = ", ".join(f"{kind.title} on {counted(nodes, 'node')}" for kind, nodes in kinds.most_common())
+        what, asks = "the same Service", True
+        if len({replace(kind.consumer, name="", about="", node_hints=False) for kind in kinds}) == 1:
+            what = f"a Service with {names.PREFER_SAME_NODE}"
+            asks = any(heuristic.node_hints for service in view.services for _, heuristic in service.asking_families())
+        message = f"{parts}: {what} is routed in different ways, by the node of the client"
+        yield codes.PROXY_SKEW.finding(codes.CLUSTER, message, asks=asks)
     gates = view.cluster_state.configuration.gates
     for service in view.services:
         yield from _unhonored(service, proxies, view, gates)

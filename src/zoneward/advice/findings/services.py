@@ -70,12 +70,14 @@ def _problems(service: ServiceView, family: FamilyPlan, view: ClusterView) -> It
     code = _CODE_OF_REASON.get(decision.reason)
     # Where nothing is served, another finding says more.
     if code is not None and (family.traffic is None or family.traffic.served):
-        yield code, f"{view.name_of(decision.heuristic)}: {decision.message}"
+        # The message of Kubernetes has only the numbers of endpoints and zones; the rule has what they lack.
+        rules = (rule.detail for rule in decision.rules if rule.rule == "upstream-allocation")
+        yield code, f"{view.name_of(decision.heuristic)}: {next(rules, decision.message)}"
     for rule in decision.rules:
         if rule.rule in _BYPASSING and not rule.passed:
             yield codes.BYPASSED, rule.detail
-    broken = overload_planned(family, view)
-    if broken is not None and (service.is_hypothetical or overload_now(service, family.address_type, view) is None):
+    broken = overload_planned(family)
+    if broken is not None and (service.is_hypothetical or overload_now(service, family) is None):
         yield codes.WOULD_OVERLOAD, f"{view.name_of(decision.heuristic)}: {broken}"
     traffic = family.traffic
     if not decision.active or traffic is None or not is_proxied(family.service):
@@ -106,23 +108,24 @@ def overload_fix(service: ServiceView, heuristic: str | None) -> str:
     return codes.SPREAD_FIX if heuristic is not None and HEURISTICS[heuristic].balances else ""
 
 
-def overload_now(service: ServiceView, address_type: str, view: ClusterView) -> str | None:
+def overload_now(service: ServiceView, family: FamilyPlan) -> str | None:
     """By how much the slices in force break the threshold, in a phrase; None where they do not.
 
     Cluster-wide traffic overloads nobody, so that hints, weights or slice groups are behind any overload.
     """
-    current = service.current.get(address_type)
-    return None if current is None else _broken_threshold(service.service, current.traffic, view)
+    current = service.current.get(family.address_type)
+    return None if current is None else _broken_threshold(service.service, current.traffic, family)
 
 
-def overload_planned(family: FamilyPlan, view: ClusterView) -> str | None:
+def overload_planned(family: FamilyPlan) -> str | None:
     """The same for what the plan of a Service would do."""
-    return _broken_threshold(family.service, family.traffic, view) if family.decision.active else None
+    return _broken_threshold(family.service, family.traffic, family) if family.decision.active else None
 
 
-def _broken_threshold(service: Service, traffic: ExpectedTraffic | None, view: ClusterView) -> str | None:
+def _broken_threshold(service: Service, traffic: ExpectedTraffic | None, family: FamilyPlan) -> str | None:
     """An internal policy of Local is nobody's hint."""
-    settings, gates = view.cluster_state.configuration.hints, view.cluster_state.configuration.gates
+    configuration = family.cluster_state.configuration
+    settings, gates = configuration.hints, configuration.gates
     threshold = overload_threshold(settings, in_force=True)
     if traffic is None or traffic.max_overload < threshold or policies_of(service, gates).internal_local:
         return None

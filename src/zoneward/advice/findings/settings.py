@@ -1,9 +1,9 @@
 """Findings 3xx: the settings of a Service. The decision itself says whether a value is accepted."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -17,6 +17,7 @@ from zoneward.kube.adoption_marks import ADOPTION_MARKS
 from zoneward.kube.demand import DEMAND_EXPECTED, parse_demand
 from zoneward.kube.input_error import near_names
 from zoneward.kube.objects import Service
+from zoneward.kube.safe_text import printable
 from zoneward.routing.algorithms.heuristics import HEURISTICS, SUBSETTING_ALGORITHMS, find_heuristic
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.request import (
@@ -53,7 +54,6 @@ _VALUES: Final = {
         names.SUBSETTING_REQUIRE,
         *names.SUBSETTING_DISABLED_VALUES,
     ),
-    names.SUBSETTING_ALGORITHM_ANNOTATION: tuple(SUBSETTING_ALGORITHMS),
     _DISTRIBUTION: (*DISTRIBUTION_HEURISTICS, *_OWN_NAMES),
 }
 """Values that a misspelt one may stand for. They decide nothing."""
@@ -74,7 +74,7 @@ def setting_findings(view: ClusterView) -> Iterator[Finding]:
         yield from _demand(service)
         yield from _deprecated(service, view)
         yield from _misspelt_annotations(service)
-        yield from _two_settings(service, view)
+        yield from _two_settings(service)
         if view.knows("EndpointSlices"):
             yield from _only_zoneward(service, view)
 
@@ -91,16 +91,25 @@ def _settings(service: Service) -> dict[str, str]:
 
 
 def _values(view: ServiceView, cluster: ClusterView) -> Iterator[Finding]:
-    configuration = cluster.cluster_state.configuration
-    for name, value in _settings(view.service).items():
+    configuration = view.given.cluster_state.configuration
+
+    def knows(configuration: Configuration, name: str, value: str) -> bool:
         requested = _requested(_with_only(view.service, name, value), configuration)
-        if requested.accepted is False and requested.accepted_reason is Reason.UNKNOWN_VALUE:
-            yield _unknown(view, name, value, "it counts as not set", cluster.kubernetes)
+        return requested.accepted is not False or requested.accepted_reason is not Reason.UNKNOWN_VALUE
+
+    for name, value in _settings(view.service).items():
+        # What only Zoneward knows is not misspelt.
+        if not knows(_of_zoneward(configuration), name, value):
+            # An API server refuses the names that it does not know yet.
+            possible = [other for other in _VALUES[name] if not is_too_new(other, cluster.kubernetes)]
+            offered = [other for other in possible if knows(configuration, name, other)]
+            yield _unknown(view, name, value, "it counts as not set", possible, offered)
     annotations = view.service.metadata.annotations or {}
     algorithm = annotations.get(names.SUBSETTING_ALGORITHM_ANNOTATION)
     if algorithm is not None and algorithm not in SUBSETTING_ALGORITHMS:
         then = f"{configuration.subsetting.algorithm} is used"
-        yield _unknown(view, names.SUBSETTING_ALGORITHM_ANNOTATION, algorithm, then, None)
+        known = tuple(SUBSETTING_ALGORITHMS)
+        yield _unknown(view, names.SUBSETTING_ALGORITHM_ANNOTATION, algorithm, then, known, known)
     for name, annotation in _NUMBERS.items():
         text = annotations.get(name)
         if text is not None and annotation.parse(text) is None:
@@ -115,17 +124,18 @@ def _demand(view: ServiceView) -> Iterator[Finding]:
         yield codes.UNKNOWN_VALUE.finding(view.object, message)
 
 
-def _unknown(view: ServiceView, name: str, value: str, then: str, kubernetes: int | None) -> Finding:
-    # An API server refuses the names that it does not know yet.
-    known_values = tuple(known_value for known_value in _VALUES[name] if not is_too_new(known_value, kubernetes))
-    meant = _nearest(value, known_values, _ALIKE_VALUES)
+def _unknown(
+    view: ServiceView, name: str, value: str, then: str, possible: Collection[str], offered: Collection[str]
+) -> Finding:
+    """``possible`` are the values that may be meant, ``offered`` those to use where none is like it."""
+    meant = _nearest(value, tuple(possible), _ALIKE_VALUES)
     message = f"{name}: {quote_value(value)} is not a known value, {then}"
     if meant is None:
-        known = ", ".join(known_value for known_value in known_values if known_value and not known_value[0].islower())
+        known = ", ".join(other for other in offered if other and not other[0].islower())
         return codes.UNKNOWN_VALUE.finding(
             view.object, message, fix=f"Use one of {known}; or remove the setting." if known else ""
         )
-    return codes.MISSPELT_VALUE.finding(view.object, f"{message}; {meant} is", fix=_set(view.service, name, meant))
+    return codes.MISSPELT_VALUE.finding(view.object, f"{message}; {meant} is", command=_set(view.service, name, meant))
 
 
 def _with_only(service: Service, name: str, value: str) -> Service:
@@ -139,6 +149,11 @@ def _with_only(service: Service, name: str, value: str) -> Service:
         metadata=replace(service.metadata, annotations=annotations),
         spec=replace(service.spec, traffic_distribution=distribution, topology_keys=None),
     )
+
+
+def _of_zoneward(configuration: Configuration) -> Configuration:
+    """The same with the values that only Zoneward knows, where Kubernetes decides."""
+    return replace(configuration, upstream=False)
 
 
 def _requested(service: Service, configuration: Configuration) -> RequestedApproach:
@@ -155,17 +170,32 @@ def _nearest(text: str, known: tuple[str, ...], alike: float) -> str | None:
 
 
 def _set(service: Service, name: str, value: str | None, *, instead_of: str | None = None) -> str:
-    """The command that sets a setting (``None`` removes it), and removes another annotation."""
+    """The command that sets a setting (``None`` removes it), and removes another annotation; as `kubectl`."""
     about, namespace = ("service", service.metadata.name), service.metadata.namespace
     if name == _DISTRIBUTION:
         patch = json.dumps({"spec": {"trafficDistribution": value}}, separators=(",", ":"))
-        command = kubectl("patch", "-p", patch, names=about, namespace=namespace)
-    else:
-        marks = [f"{name}-" if value is None else f"{name}={value}"]
-        if instead_of is not None:
-            marks.append(f"{instead_of}-")
-        command = kubectl("annotate", "--overwrite", names=(*about, *marks), namespace=namespace)
-    return command or "Set it by hand: a name begins with a dash, and kubectl would take it for an option."
+        return kubectl("patch", "-p", patch, names=about, namespace=namespace)
+    marks = [f"{name}-" if value is None else f"{name}={value}"]
+    if instead_of is not None:
+        marks.append(f"{instead_of}-")
+    return kubectl("annotate", "--overwrite", names=(*about, *marks), namespace=namespace)
+
+
+def _copy(service: Service, name: str, value: str, *, instead_of: str) -> str:
+    """The command that gives an annotation the value of another one; none for a value that a line cannot show."""
+    is_shown = len(value) <= _LONGEST and value == printable(value)
+    return _set(service, name, value, instead_of=instead_of) if is_shown else ""
+
+
+def _remove(service: Service, settings: Sequence[str]) -> str:
+    """The one command that removes settings."""
+    if len(settings) == 1:
+        return _set(service, settings[0], None)
+    patch: dict[str, Any] = {"metadata": {"annotations": {name: None for name in settings if name != _DISTRIBUTION}}}
+    if _DISTRIBUTION in settings:
+        patch["spec"] = {"trafficDistribution": None}
+    about, text = ("service", service.metadata.name), json.dumps(patch, separators=(",", ":"))
+    return kubectl("patch", "--type=merge", "-p", text, names=about, namespace=service.metadata.namespace)
 
 
 # --- other names, other settings --------------------------------------------------------------------------------------
@@ -178,14 +208,15 @@ def _deprecated(view: ServiceView, cluster: ClusterView) -> Iterator[Finding]:
     if old in annotations and not cluster.needs_old_annotation:
         message = f"{old} is deprecated, and hides {new} where both are there"
         value = annotations.get(new) or annotations[old] or "Disabled"
-        yield codes.DEPRECATED_SETTING.finding(view.object, message, fix=_set(service, new, value, instead_of=old))
+        command = _copy(service, new, value, instead_of=old)
+        yield codes.DEPRECATED_SETTING.finding(view.object, message, command=command)
     # Proxies that honor hints for nodes came with the new name; Zoneward's also runs where the API does not know it.
     same_zone = cluster.name_of(names.PREFER_SAME_ZONE)
     has_new_name = same_zone == names.PREFER_SAME_ZONE
     if service.spec.traffic_distribution == names.PREFER_CLOSE and has_new_name and cluster.all_honor_node_hints:
         message = f"{_DISTRIBUTION}: {names.PREFER_CLOSE} is a deprecated name of {names.PREFER_SAME_ZONE}"
-        fix = _set(service, _DISTRIBUTION, names.PREFER_SAME_ZONE)
-        yield codes.DEPRECATED_SETTING.finding(view.object, message, fix=fix)
+        command = _set(service, _DISTRIBUTION, names.PREFER_SAME_ZONE)
+        yield codes.DEPRECATED_SETTING.finding(view.object, message, command=command)
     if service.spec.topology_keys:
         message = "spec.topologyKeys overrides every newer setting; Kubernetes 1.22 removed it"
         fix = f"Remove spec.topologyKeys, and ask for {same_zone} or Auto."
@@ -200,27 +231,27 @@ def _misspelt_annotations(view: ServiceView) -> Iterator[Finding]:
             continue
         meant = _nearest(name, known, _ALIKE_NAMES)
         if meant is not None:
-            fix = _set(view.service, meant, value if len(value) <= _LONGEST else "...", instead_of=name)
+            command = _copy(view.service, meant, value, instead_of=name)
             yield codes.MISSPELT_ANNOTATION.finding(
-                view.object, f"nobody reads the annotation {name}; {meant} is one", fix=fix
+                view.object, f"nobody reads the annotation {name}; {meant} is one", command=command
             )
 
 
-def _two_settings(view: ServiceView, cluster: ClusterView) -> Iterator[Finding]:
-    service, configuration = view.service, cluster.cluster_state.configuration
+def _two_settings(view: ServiceView) -> Iterator[Finding]:
+    service, state = view.service, view.given.cluster_state
     set_ = {
         name: value
         for name, value in _settings(service).items()
         if value not in names.DISABLED_VALUES and (name != names.SUBSETTING_ANNOTATION or requests_subsetting(service))
     }
-    requested = cluster.cluster_state.requested(service)
+    requested = state.requested(service)
     if requested.instead is not None:
         # Hints complement subsetting: they stay while it is not active.
         del set_[names.SUBSETTING_ANNOTATION]
         requested = requested.instead
     if len(set_) < 2:
         return
-    alone = {name: _requested(_with_only(service, name, value), configuration) for name, value in set_.items()}
+    alone = {name: _requested(_with_only(service, name, value), state.configuration) for name, value in set_.items()}
     both = " and ".join(f"{name}: {_shown(value)}" for name, value in set_.items())
     wins = f": {requested.accepted_detail} wins" if requested.accepted else ""
     subsetting = alone.get(names.SUBSETTING_ANNOTATION)
@@ -228,12 +259,10 @@ def _two_settings(view: ServiceView, cluster: ClusterView) -> Iterator[Finding]:
         wins += ", as no proxy of the cluster reads slice groups"
         del alone[names.SUBSETTING_ANNOTATION]
     winner = next((name for name, requested_alone in alone.items() if requested_alone.accepted), None)
-    fix = ""
-    if winner is not None:
-        # No traffic changes: the others have no effect already.
-        commands = " && ".join(_set(service, name, None) for name in set_ if name != winner)
-        fix = f"To keep {winner} and remove the rest: {commands}"
-    yield codes.TWO_SETTINGS.finding(view.object, f"{both} are both set{wins}", fix=fix)
+    # No traffic changes: the others have no effect already.
+    command = "" if winner is None else _remove(service, [name for name in set_ if name != winner])
+    fix = f"To keep {winner} and remove the rest: " if command else ""
+    yield codes.TWO_SETTINGS.finding(view.object, f"{both} are both set{wins}", fix=fix, command=command)
 
 
 def _shown(value: str) -> str:
@@ -242,8 +271,10 @@ def _shown(value: str) -> str:
 
 
 def _only_zoneward(view: ServiceView, cluster: ClusterView) -> Iterator[Finding]:
-    configuration = cluster.cluster_state.configuration
-    requested = _requested(view.service, configuration)
+    if any(key[:2] == view.key for key in cluster.overlays) or cluster.expects_overlay_of(view.service):
+        return
+    configuration = view.given.cluster_state.configuration
+    requested = _requested(view.service, _of_zoneward(configuration))
     # Slices of Zoneward's controller that carry the label of the built-in one say what they were written for.
     by_zoneward = view.runs_zoneward or any(map(approach_of_slice, view.given.slices))
     if not requested.accepted or requested.heuristic is None or by_zoneward:

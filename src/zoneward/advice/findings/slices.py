@@ -19,7 +19,7 @@ from zoneward.routing.selection.endpoint_selection import endpoints_of_all_ports
 from zoneward.routing.zone_groups import group_of_slice
 from zoneward.slices.decide import managers_of
 from zoneward.slices.existing import approach_of_slice
-from zoneward.slices.overlay import OverlayHints, is_in_overlay, is_selected, with_overlay_hints
+from zoneward.slices.overlay import OverlayHints, is_in_overlay, with_overlay_hints
 from zoneward.slices.plan import FamilyPlan, is_deleting, is_managed
 
 _CONTROLLERS: Final = (names.BUILT_IN_MANAGER, names.MANAGER)
@@ -32,7 +32,7 @@ def slice_findings(view: ClusterView) -> Iterator[Finding]:
         # A Service that asks for nothing loses no hints.
         (codes.HINTS_VOID_BY_OTHERS, lambda service, family, _: family.void_hints if service.asks else None),
         (codes.TWO_WRITERS, _two_writers),
-        (codes.HINTS_OVERLOAD, lambda service, family, view: overload_now(service, family.address_type, view)),
+        (codes.HINTS_OVERLOAD, lambda service, family, _: overload_now(service, family)),
         (codes.SLICES_DIFFER_FROM_PODS, _difference),
         (codes.INCOMPLETE_HINTS, _incomplete),
         (codes.NO_HINTS, _no_hints),
@@ -44,15 +44,15 @@ def slice_findings(view: ClusterView) -> Iterator[Finding]:
                 messages = (check(service, family, view) for family in service.plan.families)
                 message = next(filter(None, messages), None)
                 if message is not None:
-                    fix = overload_fix(service, _asked_for(service, view)) if code is codes.HINTS_OVERLOAD else ""
+                    fix = overload_fix(service, _asked_for(service)) if code is codes.HINTS_OVERLOAD else ""
                     yield code.finding(service.object, message, fix=fix)
         if service.runs_zoneward and not view.is_led and view.knows(*codes.NOBODY_UPDATES.needs):
             yield _orphan(service)
 
 
-def _asked_for(service: ServiceView, view: ClusterView) -> str | None:
+def _asked_for(service: ServiceView) -> str | None:
     """The heuristic that the Service asks for as it is."""
-    heuristic = requested_approach(service.service, view.cluster_state.configuration, RuleLog()).heuristic
+    heuristic = requested_approach(service.service, service.given.cluster_state.configuration, RuleLog()).heuristic
     return heuristic.name if heuristic is not None else None
 
 
@@ -66,12 +66,12 @@ def _of_controllers(service: ServiceView, family: FamilyPlan) -> tuple[EndpointS
 
 
 def _orphan(service: ServiceView) -> Finding:
-    message = "its slices are Zoneward's, and no controller of Zoneward's runs: endpoints of pods that are gone stay"
-    fix = ""
+    message = "its slices are Zoneward's, and no controller updates them: endpoints of pods that are gone stay"
+    fix = command = ""
     if has_selector_annotation(service.service):
-        command = shell_command("zoneward", "release", names=("/".join(service.key),))
-        fix = f"Start zoneward controller, or give the Service back: {command or 'zoneward release'}"
-    return codes.NOBODY_UPDATES.finding(service.object, message, fix=fix)
+        fix = "Start zoneward controller, or give the Service back: "
+        command = shell_command("zoneward", "release", names=("/".join(service.key),)) or "zoneward release"
+    return codes.NOBODY_UPDATES.finding(service.object, message, fix=fix, command=command)
 
 
 def _overlay_not_applied(service: ServiceView, family: FamilyPlan, view: ClusterView) -> str | None:
@@ -176,8 +176,10 @@ def _incomplete(service: ServiceView, family: FamilyPlan, _view: ClusterView) ->
 
 
 def _no_hints(service: ServiceView, family: FamilyPlan, view: ClusterView) -> str | None:
-    """Not for settings that the controller of the slices does not know: another finding is about these."""
+    """Not for settings that the controller of the slices does not know, nor in an overlay: others are about these."""
     slices = _of_controllers(service, family)
+    if family.cluster_state.overlay_in_use:
+        return None
     if service.is_hypothetical or not family.decision.active or family.decision.has_slice_groups:
         return None
     if not any(map(is_ready, endpoints_of_all_ports(slices))) or any(
@@ -205,14 +207,10 @@ def overlay_findings(view: ClusterView) -> Iterator[Finding]:
         if message is not None:
             services = sorted({(namespace, service) for namespace, service, _ in view.overlays})
             yield codes.OVERLAY_POLICY.finding(codes.CLUSTER, message, services=services)
-    is_bound = any(binding.spec.policy_name == OVERLAY for binding in view.policy_bindings)
-    expects_entries = is_bound and view.knows(*codes.NOT_IN_OVERLAY.needs)
-    configuration = view.cluster_state.configuration
     for service in view.services:
         keys = [(*service.key, family.address_type) for family in service.plan.families]
         entries = [view.overlays[key] for key in keys if key in view.overlays]
-        asks = service.asks and not service.is_hypothetical and is_selected(service.service, None, configuration)
-        if expects_entries and asks and not entries:
+        if service.asks and not service.is_hypothetical and not entries and view.expects_overlay_of(service.service):
             message = f"the policy {OVERLAY} is installed, and the ConfigMap {OVERLAY} has no entry for it"
             yield codes.NOT_IN_OVERLAY.finding(service.object, message)
         setting = _built_in_setting(service)

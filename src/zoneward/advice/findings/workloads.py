@@ -87,7 +87,7 @@ def _autoscalers(view: ClusterView) -> Iterator[Finding]:
     for autoscaler in view.autoscalers:
         meta, target = autoscaler.metadata, autoscaler.spec.scale_target_ref
         for service in by_target.get((target.kind, meta.namespace, target.name), ()):
-            broken = _broken(service, view)
+            broken = _broken(service)
             if broken is not None:
                 about = FindingObject("HorizontalPodAutoscaler", meta.namespace, meta.name)
                 message = f"it scales {target.kind} {target.name} by the mean of all pods; of Service {service.key[1]}"
@@ -95,11 +95,11 @@ def _autoscalers(view: ClusterView) -> Iterator[Finding]:
                 break
 
 
-def _broken(service: ServiceView, view: ClusterView) -> str | None:
+def _broken(service: ServiceView) -> str | None:
     """How traffic breaks the threshold: today's, or what the Service asks for."""
     for family in service.plan.families:
-        now = None if service.is_hypothetical else overload_now(service, family.address_type, view)
-        broken = now if now is not None else overload_planned(family, view)
+        now = None if service.is_hypothetical else overload_now(service, family)
+        broken = now if now is not None else overload_planned(family)
         if broken is not None:
             return broken
     return None

@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from zoneward.kube.demand import DemandFigures, MeasuredTraffic, Time
+from zoneward.kube.demand import DemandFigures, MeasuredTraffic, ServiceTraffic, Time
 from zoneward.kube.objects import Endpoint, EndpointSlice, ObjectKey, Service, is_ready, is_serving, is_terminating
 from zoneward.kube.zone_weights import ZoneWeights
 from zoneward.routing.configuration import FeatureGates
@@ -283,10 +283,14 @@ _Service = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class ZoneMeasurement:
-    """Connections that started in one zone. ``to``: by the zone of the endpoint, ``""`` where it is unknown."""
+    """Connections that started in one zone. ``to``: by the zone of the endpoint, ``""`` where it is unknown.
+    ``in_zone``: those that stayed there; None for nodes without a zone, of which nobody knows. ``started``: as many as
+    if all nodes had counted for as long as the one that did for the longest time.
+    """
 
     to: Mapping[str, int]
-    in_zone: int
+    in_zone: int | None
+    started: int
 
     @property
     def connections(self) -> int:
@@ -294,8 +298,8 @@ class ZoneMeasurement:
 
     @property
     def share(self) -> float | None:
-        """The share that stayed in the zone; None without connections."""
-        return self.in_zone / self.connections if self.connections else None
+        """The share that stayed in the zone; None without connections, and where it is unknown."""
+        return self.in_zone / self.connections if self.in_zone is not None and self.connections else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,10 +317,14 @@ class ServiceMeasurement:
         return sum(zone.connections for zone in self.zones.values())
 
     @property
+    def from_known_zones(self) -> int:
+        return sum(zone.connections for zone in self.zones.values() if zone.in_zone is not None)
+
+    @property
     def share(self) -> float | None:
-        """The share of all connections that stayed in their zone; None without connections."""
-        total = self.connections
-        return sum(zone.in_zone for zone in self.zones.values()) / total if total else None
+        """The share of the connections `from_known_zones` that stayed in their zone; None without any."""
+        total = self.from_known_zones
+        return sum(zone.in_zone or 0 for zone in self.zones.values()) / total if total else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -348,13 +356,31 @@ def latest_documents(documents: Iterable[MeasuredTraffic]) -> tuple[MeasuredTraf
     return tuple(last.values())
 
 
+def hours_counted(documents: Iterable[MeasuredTraffic]) -> dict[str, float]:
+    """By node; one counted for the time of all of its documents."""
+    hours: dict[str, float] = {}
+    for document in documents:
+        duration = max((document.until - document.since).total_seconds(), 0.0) / 3600
+        hours[document.node] = hours.get(document.node, 0.0) + duration
+    return hours
+
+
+def started_in(service: ServiceTraffic, hours: float, longest: float) -> int:
+    """The connections that a node counted in some hours, as many as if it had counted for the ``longest`` time of any
+    node; as they are where it counted for no time."""
+    return round(sum(service.zones.values()) * (longest / hours if hours else 1.0))
+
+
 def combine_measurements(documents: Iterable[MeasuredTraffic]) -> TrafficMeasurements | None:
     """Combine all `latest_documents`; None where there are none."""
     last = latest_documents(documents)
     if not last:
         return None
+    hours = hours_counted(last)
+    longest = max(hours.values())
     nodes: dict[str, set[str]] = {}
     counts: dict[_Service, dict[str, dict[str, int]]] = {}
+    started: dict[tuple[_Service, str], int] = {}
     external: dict[_Service, int] = {}
     for document in last:
         zone = document.zone or ""
@@ -364,11 +390,15 @@ def combine_measurements(documents: Iterable[MeasuredTraffic]) -> TrafficMeasure
             to = counts.setdefault(key, {}).setdefault(zone, {})
             for located, count in service.zones.items():
                 to[located] = to.get(located, 0) + count
+            started[key, zone] = started.get((key, zone), 0) + started_in(service, hours[document.node], longest)
             external[key] = external.get(key, 0) + sum(service.external.values())
     return TrafficMeasurements(
         services={
             key: ServiceMeasurement(
-                {zone: ZoneMeasurement(to, to.get(zone, 0) if zone else 0) for zone, to in sorted(zones.items())},
+                {
+                    zone: ZoneMeasurement(to, to.get(zone, 0) if zone else None, started[key, zone])
+                    for zone, to in sorted(zones.items())
+                },
                 external[key],
             )
             for key, zones in counts.items()
@@ -395,7 +425,7 @@ def predicted_in_zone_share(measured: ServiceMeasurement, traffic: ExpectedTraff
 
 
 def demand_figures(measurements: TrafficMeasurements) -> DemandFigures:
-    """Where the connections to each Service started, both families together.
+    """Where the connections to each Service start, in the same time on all nodes, both families together.
 
     Those that came from outside the cluster are not in it, nor those that started on nodes without a zone.
     """
@@ -405,9 +435,9 @@ def demand_figures(measurements: TrafficMeasurements) -> DemandFigures:
         for zone, zone_measurement in service.zones.items():
             if not zone:
                 without_zone += zone_measurement.connections
-            elif zone_measurement.connections:
+            elif zone_measurement.started:
                 sums = amounts.setdefault((namespace, name), {})
-                sums[zone] = sums.get(zone, 0.0) + zone_measurement.connections
+                sums[zone] = sums.get(zone, 0.0) + zone_measurement.started
     notes = []
     if without_zone:
         notes.append(f"{counted(without_zone, 'connection')} from nodes without a zone count for nothing")
