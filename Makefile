@@ -6,11 +6,12 @@ PYTHON ?= $(firstword $(foreach name,python3.11 python3.12 python3.13 python3,$(
 	$(name) -c 'import sys; print(sys.version_info >= (3, 11) or "")' 2>/dev/null),$(name))))
 BIN := .venv/bin
 # $(call debian,CONDITION,PACKAGES,WHAT): where the condition is not met, installs Debian's packages as root, without the
-# services that come with them; else prints what to install.
+# services that come with them; else prints what to install. A machine that just started may hold apt's lock for a while.
 debian = @PATH="$$PATH:/usr/sbin:/sbin"; if { $(1); } >/dev/null; then exit; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		for each in prometheus containerd; do systemctl cat $$each >/dev/null 2>&1 || new="$$new $$each"; done; \
-		apt-get update -qq && apt-get install -qq -y --no-install-recommends $(2) >/dev/null || exit; \
+		apt-get update -qq && apt-get install -qq -y -o DPkg::Lock::Timeout=120 \
+			--no-install-recommends $(2) >/dev/null || exit; \
 		for each in $$new; do systemctl disable --quiet --now $$each 2>/dev/null || true; done; \
 	else \
 		echo "make $@ needs $(3) (Debian: apt-get install $(2)) and root" >&2; exit 1; \

@@ -85,10 +85,10 @@ def drawings() -> dict[str, str]:
 
 def picture(heuristic: Heuristic) -> Iterator[str]:
     allocation = allocation_by(heuristic)
-    groups = list(drawn(allocation))
+    groups = list(groups_of(allocation))
     homes = [(zone,) * number for zone, number in zip(ZONES, SUPPLY, strict=True)]
     zone_heights = [height_for(3, len(home)) for home in homes]
-    group_heights = [height_for(len(each.group.zones), len(each.located)) for each in groups]
+    group_heights = [height_for(len(drawn.group.zones), len(drawn.located)) for drawn in groups]
     room = max(column_height(zone_heights), column_height(group_heights))
     zone_boxes, group_boxes = stacked(zone_heights, room), stacked(group_heights, room)
     bottom = TOP + room
@@ -110,21 +110,21 @@ def picture(heuristic: Heuristic) -> Iterator[str]:
     yield text(LEFT, 60, SAYS[heuristic.name], size=13, colour=FAINT)
     yield text(LEFT, TOP - 14, "Zones, and where endpoints are", size=13, weight=600)
     yield text(RIGHT, TOP - 14, "Groups, and their consumers", size=13, weight=600)
-    for each, box in zip(groups, group_boxes, strict=True):
-        for position, (zone, weight) in enumerate(zip(each.group.zones, each.group.weights, strict=True)):
+    for drawn, box in zip(groups, group_boxes, strict=True):
+        for position, (zone, weight) in enumerate(zip(drawn.group.zones, drawn.group.weights, strict=True)):
             start = zone_boxes[ZONES.index(zone)].middle
-            yield arrow(start, consumer_line(box, each.group, position), COLOURS[zone], weight)
+            yield arrow(start, consumer_line(box, drawn.group, position), COLOURS[zone], weight)
     for zone, demand, home, box in zip(ZONES, DEMAND, homes, zone_boxes, strict=True):
         yield from zone_drawn(zone, demand, home, box)
-    for each, box in zip(groups, group_boxes, strict=True):
-        yield from group_drawn(each, box)
+    for drawn, box in zip(groups, group_boxes, strict=True):
+        yield from group_drawn(drawn, box)
     yield f'<path d="M{LEFT} {bottom + 18}H{WIDTH - LEFT}" stroke="{RULE}"/>'
     for x, (number, what) in zip((LEFT, 316, 552), numbers, strict=True):
         yield from numbered(x, bottom + 50, number, what)
     yield "</svg>"
 
 
-def drawn(allocation: Allocation) -> Iterator[Drawn]:
+def groups_of(allocation: Allocation) -> Iterator[Drawn]:
     for consumers, row in allocation.by_consumers().items():
         located = tuple(zone for zone in ZONES for _ in range(row.get(zone, 0)))
         yield Drawn(allocation.group(consumers), located)
@@ -133,8 +133,8 @@ def drawn(allocation: Allocation) -> Iterator[Drawn]:
 def described(heuristic: Heuristic, groups: Sequence[Drawn], numbers: Sequence[tuple[str, str]]) -> str:
     """The picture in words, for those who do not see it."""
     parts = [
-        f"{len(each.located)} endpoints ({', '.join(each.located)}) for {' and '.join(labels(each.group))}"
-        for each in groups
+        f"{len(drawn.located)} endpoints ({', '.join(drawn.located)}) for {' and '.join(labels(drawn.group))}"
+        for drawn in groups
     ]
     results = ", ".join(f"{number} {what}" for number, what in numbers)
     return f"{heuristic.name}. {SAYS[heuristic.name]} Groups: {'; '.join(parts)}. {results}."
@@ -188,13 +188,13 @@ def zone_drawn(zone: str, demand: int, home: Sequence[str], box: Box) -> Iterato
     yield from dots(LEFT + LEFT_WIDTH - PITCH * DOTS_IN_ROW - DOTS_ASIDE, box, home)
 
 
-def group_drawn(each: Drawn, box: Box) -> Iterator[str]:
-    consumers = each.group.zones
+def group_drawn(drawn: Drawn, box: Box) -> Iterator[str]:
+    consumers = drawn.group.zones
     yield panel(RIGHT, RIGHT_WIDTH, box, COLOURS[consumers[0]] if len(consumers) == 1 else FAINT)
-    for position, (zone, label) in enumerate(zip(consumers, labels(each.group), strict=True)):
-        y = consumer_line(box, each.group, position) + 4.5
+    for position, (zone, label) in enumerate(zip(consumers, labels(drawn.group), strict=True)):
+        y = consumer_line(box, drawn.group, position) + 4.5
         yield text(RIGHT + 12, y, label, size=14, weight=600, colour=COLOURS[zone])
-    yield from dots(RIGHT + RIGHT_WIDTH - PITCH * DOTS_IN_ROW - DOTS_ASIDE, box, each.located)
+    yield from dots(RIGHT + RIGHT_WIDTH - PITCH * DOTS_IN_ROW - DOTS_ASIDE, box, drawn.located)
 
 
 def labels(group: ZoneGroup) -> list[str]:

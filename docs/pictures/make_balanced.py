@@ -180,8 +180,8 @@ def picture(case: Case) -> Iterator[str]:
 
 def results(case: Case, side: Side) -> list[str]:
     share = sum(percent * own for percent, own in zip(case.demand, side.in_zone, strict=True))
-    found = [f"{share:.0f} % stays in its zone", f"worst overload {above_fair(max(side.loads))}"]
-    return [*found, f"{side.cross_region * 100:.3g} % leaves its region"] if "-" in case.zones[0] else found
+    sentences = [f"{share:.0f} % stays in its zone", f"worst overload {above_fair(max(side.loads))}"]
+    return [*sentences, f"{side.cross_region * 100:.3g} % leaves its region"] if "-" in case.zones[0] else sentences
 
 
 def above_fair(load: float) -> str:

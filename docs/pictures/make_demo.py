@@ -46,9 +46,9 @@ def taken(*, columns: int = COLUMNS, lines: int = LINES, moment: int = MOMENT) -
             if select.select([terminal], [], [], 0.1)[0]:
                 seen += os.read(terminal, 1 << 16)
             whole = seen.rpartition(b"\x1b[J")[0].rpartition(b"\x1b[H")[2].decode(errors="replace")
-            found = [line.rstrip("\r") for line in whole.replace("\x1b[2K", "").split("\n")]
-            if f" {moment} of " in found[0]:
-                return found
+            screen = [line.rstrip("\r") for line in whole.replace("\x1b[2K", "").split("\n")]
+            if f" {moment} of " in screen[0]:
+                return screen
         raise SystemExit("the demonstration did not come so far")
     finally:
         os.write(terminal, b"\x03")
@@ -79,14 +79,14 @@ def runs(line: Text, y: float) -> Iterator[str]:
         text, style = segment.text, segment.style or Style()
         fill = COLOURS.get(style.color.number or 0, INK) if style.color else FAINT if style.dim else INK
         if style.reverse:
-            place = f'x="{MARGIN + column * CELL:.1f}" y="{y - LINE * 0.75:g}" width="{len(text) * CELL:.1f}"'
-            yield f'<rect {place} height="{LINE}" fill="{fill}"/>'
+            position = f'x="{MARGIN + column * CELL:.1f}" y="{y - LINE * 0.75:g}" width="{len(text) * CELL:.1f}"'
+            yield f'<rect {position} height="{LINE}" fill="{fill}"/>'
         shown = text.strip()
         if shown:
             start = column + len(text) - len(text.lstrip())
-            place = f'x="{MARGIN + start * CELL:.1f}" y="{y:g}" textLength="{len(shown) * CELL:.1f}"'
+            position = f'x="{MARGIN + start * CELL:.1f}" y="{y:g}" textLength="{len(shown) * CELL:.1f}"'
             look = f'fill="{PAPER if style.reverse else fill}"' + (' font-weight="bold"' if style.bold else "")
-            yield f'<text {place} {look} xml:space="preserve">{escape(shown)}</text>'
+            yield f'<text {position} {look} xml:space="preserve">{escape(shown)}</text>'
         column += len(text)
 
 

@@ -18,8 +18,10 @@ SERVICE: Final = "shop/search"
 
 def drawings() -> dict[str, str]:
     """Every picture by the name of its file."""
-    without_hints = select_services(Options(sample=True, services=(SERVICE,), what_if="none"), views_kubernetes=True)
-    slices = tuple(each for plan in without_hints.plans for family in plan.families for each in family.changes.after)
+    without_hints = select_services(Options(sample=True, services=(SERVICE,), what_if="none"))
+    slices = tuple(
+        slice_ for plan in without_hints.plans for family in plan.families for slice_ in family.changes.after
+    )
     (service,), snapshot = without_hints.services, without_hints.snapshot
     given = ServiceInput(service, snapshot.nodes, snapshot.pods_of(service), slices, without_hints.cluster_state)
     proxies = same_proxy_everywhere(snapshot.nodes, PROXY_KINDS["kube-proxy-1.33"])

@@ -21,8 +21,8 @@ TITLES: Final = {"cpu": "Demand of CPU: 33/33/33", "measured": "Measured demand"
 
 def figure(measured: Mapping[str, Any]) -> Figure:
     """``measured``: what the end-to-end test wrote."""
-    found = Figure(figsize=(7.2, 3.4), layout="constrained")
-    for axes, (name, title) in zip(found.subplots(1, 2, sharey=True), TITLES.items(), strict=True):
+    picture = Figure(figsize=(7.2, 3.4), layout="constrained")
+    for axes, (name, title) in zip(picture.subplots(1, 2, sharey=True), TITLES.items(), strict=True):
         loads, zones = measured[name]["loads"], measured["zones"]
         pods = sorted(loads, key=lambda pod: (zones[pod], -loads[pod]))
         axes.bar(range(len(pods)), [loads[pod] for pod in pods], color=[COLOURS[zones[pod]] for pod in pods], width=0.8)
@@ -30,11 +30,11 @@ def figure(measured: Mapping[str, Any]) -> Figure:
         axes.set_title(
             f"{title}\n{measured[name]['inZone']:.0%} in zone, busiest {max(loads.values()):.2f}", fontsize=10
         )
-        places = {zone: [place for place, pod in enumerate(pods) if zones[pod] == zone] for zone in COLOURS}
-        axes.set_xticks([sum(some) / len(some) for some in places.values()], [f"zone {zone}" for zone in places])
+        bars = {zone: [bar for bar, pod in enumerate(pods) if zones[pod] == zone] for zone in COLOURS}
+        axes.set_xticks([sum(own) / len(own) for own in bars.values()], [f"zone {zone}" for zone in bars])
         axes.tick_params(axis="x", length=0)
-    found.axes[0].set_ylabel("load of a Pod; 1 is fair")
-    return found
+    picture.axes[0].set_ylabel("load of a Pod; 1 is fair")
+    return picture
 
 
 def main() -> None:

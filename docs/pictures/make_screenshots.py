@@ -10,14 +10,13 @@ from typing import Final
 from PIL import Image
 
 PICTURES: Final = Path(__file__).parent
-MEASURED: Final = str(PICTURES.parents[1] / "examples" / "measured-bytes.jsonl")
 CHROMIUM: Final = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PAGES: Final = {
     "plan-page": (("plan", "--sample"), 1400, 900),
     "compare-page": (("compare", "--sample", "--top", "5"), 1100, 900),
     "check-page": (("check", "--sample"), 1100, 900),
     "explain-page": (("explain", "--sample", "shop/search"), 1100, 1000),
-    "report-page": (("report", "--sample", "--measured", MEASURED, "--price-per-gb", "0.01USD"), 1100, 1000),
+    "report-page": (("report", "--sample", "--price-per-gb", "0.01USD"), 1100, 1000),
 }
 """Command, and width and height of the window."""
 COLOURS: Final = 32

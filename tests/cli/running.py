@@ -16,6 +16,8 @@ from zoneward.cli.planned_services import select_services
 from zoneward.report.manifests import slices_document
 
 SAMPLE = Path(__file__).parents[2] / "src/zoneward/sample/cluster.yaml"
+MEASURED = SAMPLE.with_name("measured.jsonl")
+"""Of the sample."""
 
 
 @cache
@@ -25,9 +27,9 @@ def sample_objects() -> tuple[dict[str, Any], ...]:
 
 
 @cache
-def sample_slices(*, views_kubernetes: bool = True, **options: Any) -> bytes:
+def sample_slices(**options: Any) -> bytes:
     """The slices that a plan of the sample cluster writes, with these fields of ``Options``."""
-    selected = select_services(Options(sample=True, quiet=True, **options), views_kubernetes=views_kubernetes)
+    selected = select_services(Options(sample=True, quiet=True, **options))
     return to_json(slices_document(selected.plans))
 
 

@@ -20,7 +20,7 @@ from zoneward.kube import names
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 from zoneward.kube.objects import format_micro_time
 from zoneward.kube.validation import FieldError
-from zoneward.sandbox.server.strategies.service_strategy import ServiceStrategy
+from zoneward.sandbox.server.service_kind import ServiceKind
 
 pytestmark = pytest.mark.slow
 LEASE = ("kube-system", "zoneward-controller")
@@ -57,10 +57,14 @@ class Cluster:
         return self.shop.registry.store.version
 
 
-def put_lease(shop: Shop, *, renewed: datetime) -> None:
+def put_lease(shop: Shop, *, renewed: datetime, mode: str = "only-marked") -> None:
     """That of a controller, which runs or has run."""
     spec = {"holderIdentity": "a-replica", "leaseDurationSeconds": 15, "renewTime": format_micro_time(renewed)}
-    metadata = {"name": "zoneward-controller", "namespace": "kube-system"}
+    metadata = {
+        "name": "zoneward-controller",
+        "namespace": "kube-system",
+        "annotations": {names.MODE_ANNOTATION: mode},
+    }
     shop.registry.restore(shop.registry.kinds["leases.coordination.k8s.io"], {"metadata": metadata, "spec": spec})
 
 
@@ -141,6 +145,7 @@ def test_a_dry_run_shows_every_step_and_object_and_writes_nothing(zoneward: Comm
         (("/cart",), "expected [NAMESPACE/]SERVICE, got '/cart'"),
         (("default/cart", "-n", "shop"), "-n: expected default, as in default/cart, got shop"),
         (("cart", "-n", "shop"), 'Service shop/cart: expected a Service, found none: services "cart" not found'),
+        (("svc/cart", "-n", "shop"), 'Service shop/cart: expected a Service, found none: services "cart" not found'),
     ],
     ids=str,
 )
@@ -179,6 +184,20 @@ def test_adopt_needs_a_controller_that_renews_its_lease(zoneward: Commands, clus
     assert "there is no Lease zoneward-controller in any namespace" in zoneward("adopt", "cart").err
 
 
+def test_an_overlay_is_no_controller_for_adopted_services(zoneward: Commands, cluster: Cluster) -> None:
+    cluster.do(lambda shop: put_lease(shop, renewed=datetime.now(UTC), mode="overlay"))
+    version = cluster.version
+    assert (
+        "found none: the one with the Lease kube-system/zoneward-controller is an overlay, which writes no slices."
+        in zoneward.refused("adopt", "cart")
+    )
+    assert cluster.version == version
+    assert zoneward("adopt", "cart", "-q", "--force").status == 0
+    assert "ZW607" in zoneward("check", "-q", "cart").out
+    cluster.do(lambda shop: put_lease(shop, renewed=datetime.now(UTC)))
+    assert "ZW607" not in zoneward("check", "-q", "cart").out
+
+
 def test_the_lease_of_a_controller_has_the_configured_name(
     zoneward: Commands, cluster: Cluster, tmp_path: Path
 ) -> None:
@@ -208,7 +227,7 @@ def test_refused_first_write_is_not_half_way(zoneward: Commands, command: str, m
     if command == "release":
         assert zoneward("adopt", "cart", "-q").status == 0
     with monkeypatch.context() as patch:
-        patch.setattr(ServiceStrategy, "allocate", refuse)
+        patch.setattr(ServiceKind, "allocate", refuse)
         refused = zoneward(command, "cart", "-q")
     assert refused.status == 2
     assert "spec.clusterIPs: wrong" in refused.err
@@ -217,15 +236,21 @@ def test_refused_first_write_is_not_half_way(zoneward: Commands, command: str, m
 
 
 @pytest.mark.usefixtures("cluster")
-def test_server_fault_in_a_write_says_how_to_continue(zoneward: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("names_cluster", [False, True], ids=["plain", "with the cluster and the configuration"])
+def test_server_fault_in_a_write_says_how_to_continue(
+    zoneward: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names_cluster: bool
+) -> None:
     def fail(*_given: object) -> Any:
         raise LookupError
 
+    file = configuration_file(tmp_path, "")
+    options = ("--as=me", f"--config={file}") if names_cluster else ()
     with monkeypatch.context() as patch:
-        patch.setattr(ServiceStrategy, "allocate", fail)
-        failed = zoneward("adopt", "cart", "-q", "--timeout", "0.5")
+        patch.setattr(ServiceKind, "allocate", fail)
+        failed = zoneward("adopt", "cart", "-q", "--timeout", "0.5", *options)
     assert failed.status == 2
-    assert failed.err.endswith(": half way; to continue: zoneward adopt default/cart\n")
+    command = " ".join(("zoneward adopt", *options, "default/cart"))
+    assert failed.err.endswith(f": half way; to continue: {command}\n")
     assert zoneward("adopt", "cart", "-q").status == 0
 
 

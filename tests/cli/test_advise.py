@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator
+from html import unescape
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,10 +14,11 @@ from tests.builders.new_user_clusters import (
     eks_with_a_thin_zone,
     gke_dataplane_v2,
     two_thousand_services,
+    write_list,
     written,
 )
-from tests.builders.objects import Object
-from tests.cli.running import SAMPLE, Commands, sample_objects
+from tests.builders.objects import Object, a_node, a_service, pods_with_slices
+from tests.cli.running import MEASURED, SAMPLE, Commands, sample_objects, sample_slices
 
 SCREENS: Final = Path(__file__).parent / "screens"
 UPDATE: Final = "ZONEWARD_UPDATE_SCREENS"
@@ -187,6 +189,43 @@ def test_the_page_names_its_cluster_and_has_a_block_for_each_action(zoneward: Co
     assert "http" not in page.replace("http-equiv", "")
 
 
+def test_the_page_has_all_commands_and_says_what_each_action_needs(zoneward: Commands, tmp_path: Path) -> None:
+    """One Service has three Pods in a zone and one in another, and many have a Pod in each zone."""
+    objects = [a_node(name, name[0]) for name in ("a1", "a2", "a3", "b", "c")]
+    for index in range(60):
+        name, nodes = f"s{index}", ("a1", "a2", "a3", "b") if index == 0 else ("a1", "b", "c")
+        objects.append(a_service(name, namespace="shop", selector={"app": name}))
+        objects += pods_with_slices(name, {node: node[0] for node in nodes})
+    file = write_list(objects, tmp_path / "cluster.json")
+    actions = zoneward.json("advise", "-q", "-f", file)["actions"]
+    assert {action["needs"] for action in actions} == {None, "overlay", "meter"}
+    assert max(len(action["commands"]) for action in actions) > 50
+    blocks = zoneward("advise", "-q", "-f", file, "-o", "html").out.split('<details class="action">')[1:]
+    for action, block in zip(actions, map(unescape, blocks), strict=True):
+        assert all(command in block for command in action["commands"])
+        assert ("Needs an overlay" in block) == (action["needs"] == "overlay")
+        assert ("Needs its meter" in block) == (action["needs"] == "meter")
+        assert (f"Takes {action['pods']} more Pod" in block) == bool(action["pods"])
+
+
+@pytest.mark.parametrize(
+    ("zones", "reason"),
+    [
+        ("a", "All nodes are in zone a: no traffic leaves it."),
+        ("ab", "No Service has traffic that could stay in its zone."),
+        ("", "No node has a zone label: how much traffic leaves its zone is unknown (zoneward check)."),
+    ],
+)
+def test_text_and_page_say_alike_why_nothing_can_change(
+    zoneward: Commands, zones: str, reason: str, tmp_path: Path
+) -> None:
+    file = write_list([a_node(zone, zone) for zone in zones] or [a_node("n", None)], tmp_path / "nodes.json")
+    page = zoneward("advise", "-q", "-f", file, "-o", "html").out
+    assert reason in zoneward("advise", "-q", "-f", file).out
+    assert reason in page
+    assert "Nothing to do" not in page
+
+
 def test_the_changes_of_manifests_are_shown_instead(zoneward: Commands, eks: Path, tmp_path: Path) -> None:
     manifest = tmp_path / "services.yaml"
     hostile = "x|`@admin` [a](http://a.example)"
@@ -253,6 +292,21 @@ def test_the_last_of_two_manifests_of_a_service_wins_with_a_note(zoneward: Comma
     assert f"the one in {tmp_path / 'b.yaml'} wins" in result.err
 
 
+def test_manifests_without_a_namespace_are_in_the_one_that_is_given(
+    zoneward: Commands, eks: Path, tmp_path: Path
+) -> None:
+    manifest = tmp_path / "service.yaml"
+    manifest.write_text("{apiVersion: v1, kind: Service, metadata: {name: plain-01}, spec: {}}")
+    arguments = ("advise", "-q", "-f", eks, "--diff", manifest)
+    assert zoneward(*arguments).out == "0 Services change; not in the cluster: default/plain-01\n"
+    assert zoneward(*arguments, "-n", "shop").out == "0 Services change, 1 does not\n"
+
+
+def test_standard_input_has_either_the_cluster_or_the_manifests(zoneward: Commands) -> None:
+    expected = "-f and --diff: expected standard input for one of them, got it for both"
+    assert expected in zoneward.refused("advise", "-f", "-", "--diff", "-")
+
+
 def test_annotations_that_zoneward_writes_are_no_change_of_a_manifest(zoneward: Commands, tmp_path: Path) -> None:
     service = next(item for item in sample_objects() if item["metadata"]["name"] == "search")
     live, manifest = tmp_path / "live.json", tmp_path / "manifest.json"
@@ -262,6 +316,44 @@ def test_annotations_that_zoneward_writes_are_no_change_of_a_manifest(zoneward: 
     live.write_text(json.dumps(service | {"metadata": service["metadata"] | {"annotations": annotations}}))
     text = zoneward("advise", "-q", "-f", SAMPLE, "-f", live, "--diff", manifest).out
     assert text == "0 Services change, 1 does not\n"
+
+
+def test_nodes_that_do_not_do_what_is_predicted_are_counted(zoneward: Commands, tmp_path: Path) -> None:
+    slices = tmp_path / "slices.json"
+    slices.write_bytes(sample_slices(upstream=True))
+    result = zoneward("advise", "-f", SAMPLE, "-f", slices, "--measured", MEASURED)
+    assert "1 node does not do what is predicted: zoneward report shows what was measured\n" in result.err
+
+
+def test_the_share_in_its_zone_is_that_of_bytes(zoneward: Commands, tmp_path: Path) -> None:
+    """Connections from one zone may be larger than those from another."""
+    documents = list(map(json.loads, MEASURED.read_text().splitlines()))
+    for document in documents:
+        for service in document["services"] if document["zone"].endswith("b") else ():
+            for sizes in service["bytes"].values():
+                sizes["response"] *= 50
+    file = tmp_path / "measured.jsonl"
+    file.write_text("\n".join(map(json.dumps, documents)))
+    summary = zoneward.json("advise", "-q", "-f", SAMPLE, "--measured", file)["summary"]
+    total = zoneward.json("report", "-q", "-f", SAMPLE, "--measured", file)["total"]
+    assert (summary["weighedBy"], summary["unit"]) == ("bytes", "bytes")
+    assert summary["inZone"] == pytest.approx(1 - summary["crossing"] / (total["gb"] * 1e9), abs=1e-5)
+    reachable = summary["crossing"] - summary["saved"]
+    assert summary["inZoneReachable"] == pytest.approx(1 - reachable / (total["gb"] * 1e9), abs=1e-5)
+
+
+def test_a_note_says_that_amounts_lack_nodes_and_hours(zoneward: Commands, tmp_path: Path) -> None:
+    notes = (
+        "measured on 21 of 22 ready nodes: amounts a month are without",
+        "some nodes measured for 6 h only: a month",
+    )
+    whole = zoneward("advise", "-f", SAMPLE, "--measured", MEASURED).err
+    assert not any(note in whole for note in notes)
+    first, *others = map(json.loads, MEASURED.read_text().splitlines()[1:])
+    part = tmp_path / "part.jsonl"
+    part.write_text("\n".join(map(json.dumps, (first | {"until": "2026-10-19T15:00:00Z"}, *others))))
+    said = zoneward("advise", "-f", SAMPLE, "--measured", part).err
+    assert all(f"zoneward: {note}" in said for note in notes)
 
 
 def test_the_meter_is_offered_only_without_measurements(zoneward: Commands, eks: Path) -> None:

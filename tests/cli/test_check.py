@@ -11,6 +11,7 @@ from tests.builders.objects import ZONE, a_node, a_service, a_volume_with_claim,
 from tests.cli.live_cluster import Cluster
 from tests.cli.running import SAMPLE, Commands
 
+from zoneward.kube import names
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 
 APP: Final = {"app": "cart"}
@@ -157,3 +158,8 @@ def test_orphaned_services_are_found_by_leases(
     assert zoneward("snapshot", "-q", "-f", path, "--file", saved, *anonymize).status == 0
     for file in (path, saved):
         assert ("ZW607" in codes_of(zoneward("check", "-q", "-f", file, "-o", "json").out)) is is_orphaned
+    leases[0]["metadata"]["annotations"] = {names.MODE_ANNOTATION: names.OVERLAY_MODE}
+    write_list(items + leases, path)
+    assert zoneward("snapshot", "-q", "-f", path, "--file", saved, *anonymize).status == 0
+    for file in (path, saved):
+        assert "ZW607" in codes_of(zoneward("check", "-q", "-f", file, "-o", "json").out), "an overlay updates none"

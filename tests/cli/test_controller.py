@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
+from tests.builders.objects import measured_traffic, service_traffic
 from tests.cli.a_replica import Replica, a_replica, kubeconfig_of
 from tests.cli.live_cluster import configuration
 from tests.cli.running import SAMPLE, Commands, configuration_file
@@ -260,6 +261,20 @@ async def test_a_file_of_figures_is_read_again_each_time_and_small_amounts_count
     file.unlink()
     with pytest.raises(FiguresUnavailable, match=r"d\.csv"):
         await figures.read([])
+
+
+async def test_documents_of_nodes_that_are_gone_count_for_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "m.json"
+    documents = [
+        measured_traffic(node, zone, service_traffic("cart", {"a": 5})) for node, zone in (("n1", "a"), ("n2", "b"))
+    ]
+    file.write_text("\n".join(map(json.dumps, documents)))
+    _, figures = with_demand_file(Configuration(demand=DemandSettings(source="file", file=str(file))))
+    assert figures is not None
+    assert (await figures.read(["n1", "n2"])).amounts == {("shop", "cart"): {"a": 5.0, "b": 5.0}}
+    assert (await figures.read(["n2", "n3"])).amounts == {("shop", "cart"): {"b": 5.0}}
+    with pytest.raises(FiguresUnavailable, match="n1 is no Node of it"):
+        await figures.read(["n3"])
 
 
 def test_a_file_with_parts_of_zones_is_what_the_configuration_could_say(tmp_path: Path) -> None:

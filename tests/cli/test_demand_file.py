@@ -26,12 +26,16 @@ def test_measured_documents_come_from_an_address_and_from_standard_input(
     given = zoneward(*arguments, "-")
     with serving(200, document) as url:
         fetched = zoneward(*arguments, url)
-        refused = zoneward(*arguments, url.replace("//", "//me:secret@"))
+        with_password = zoneward(*arguments, url.replace("//", "//me:secret@"))
     assert (given.status, fetched.status) == (0, 0), given.err + fetched.err
     assert fetched.out == given.out
     assert f"demand of 2 of 16 Services from {url}; by CPU for the others\n" in fetched.err
     assert "demand of 2 of 16 Services from standard input; by CPU" in given.err
-    assert (refused.status, "secret" in refused.err) == (2, False)
+    assert (with_password.status, with_password.out) == (0, given.out)
+    assert "secret" not in with_password.err
+
+
+NODE: Final = "worker-a1"
 
 
 def traffic(connections: int, **more: Any) -> dict[str, Any]:
@@ -39,10 +43,10 @@ def traffic(connections: int, **more: Any) -> dict[str, Any]:
 
 
 MEASURED: Final = [
-    measured_traffic("n-a", A, traffic(300), traffic(400, addressType="IPv6")),
-    measured_traffic("n-b", B, traffic(200, external={B: 5000})),
-    measured_traffic("n-c", C, traffic(60)),
-    measured_traffic("other", C, traffic(40)),
+    measured_traffic("worker-a1", A, traffic(300), traffic(400, addressType="IPv6")),
+    measured_traffic("worker-b1", B, traffic(200, external={B: 5000})),
+    measured_traffic("worker-c1", C, traffic(60)),
+    measured_traffic("worker-c2", C, traffic(40)),
 ]
 FORMS: Final[Mapping[str, str | bytes]] = {
     "d.csv": "namespace,service,zone,amount\n" + "".join(f"shop,search,{z},{n}\n" for z, n in FIGURES.items()),
@@ -87,9 +91,38 @@ def test_a_directory_of_documents_is_one_source(zoneward: Commands, tmp_path: Pa
     assert demand_of(planned["search"]) == pytest.approx(SHARES)
 
 
+def test_documents_of_nodes_that_are_gone_count_for_nothing(zoneward: Commands, tmp_path: Path) -> None:
+    """The Node that replaced another one sends its traffic: it must not count twice."""
+    file = tmp_path / "m.json"
+    gone = [measured_traffic("old", A, traffic(700)), measured_traffic("older", "eu-central-1x", traffic(9))]
+    file.write_text("\n".join(map(json.dumps, [*MEASURED, *gone])))
+    planned, said = decisions(zoneward, "--demand", file)
+    assert demand_of(planned["search"]) == pytest.approx(SHARES)
+    assert "zoneward: not counted: 2 measured nodes not in the cluster: old, older\n" in said
+    file.write_text("\n".join(map(json.dumps, gone)))
+    assert f"{file}: expected documents of Nodes of this cluster, got none: old is no Node" in zoneward.refused(
+        "plan", "--sample", "--demand", file
+    )
+
+
+def test_nodes_that_counted_for_different_times_send_what_they_do_in_the_same_time(
+    zoneward: Commands, tmp_path: Path
+) -> None:
+    file, short = tmp_path / "m.json", {"since": "2026-03-02T09:00:00Z"}
+    documents = [
+        measured_traffic("worker-a1", A, traffic(2400)),
+        measured_traffic("worker-b1", B, traffic(100), **short),
+    ]
+    file.write_text("\n".join(map(json.dumps, documents)))
+    planned, _ = decisions(zoneward, "--demand", file)
+    assert demand_of(planned["search"]) == pytest.approx({A: 0.5, B: 0.5, C: 0})
+
+
 def test_what_documents_do_not_tell_is_told(zoneward: Commands, tmp_path: Path) -> None:
     file = tmp_path / "m.json"
-    file.write_text("\n".join(map(json.dumps, [*MEASURED, measured_traffic("n", None, traffic(3), complete=False)])))
+    file.write_text(
+        "\n".join(map(json.dumps, [*MEASURED, measured_traffic("worker-b2", None, traffic(3), complete=False)]))
+    )
     planned, said = decisions(zoneward, "--demand", file)
     assert demand_of(planned["search"]) == pytest.approx(SHARES)
     assert "zoneward: 3 connections from nodes without a zone count for nothing\n" in said
@@ -163,9 +196,9 @@ BAD: Final[Mapping[tuple[str, str], str]] = {
     ("d.yaml", f"shop/search: {{{A}: 1}}\n{B}: 1"): "expected NAMESPACE/SERVICE with an amount for each zone, got 'eu-",
     ("d.yaml", f"shop/search: {{{A}: 1}}\na/b: 1"): "a/b: expected a map from zones to amounts, got 1",
     ("d.yaml", "a/b/c: {x: 1}"): "expected NAMESPACE/SERVICE with an amount for each zone, got 'a/b/c'",
-    ("d.json", json.dumps(measured_traffic("n", A))): "expected connections from a zone to a Service, got none",
-    ("d.json", json.dumps(measured_traffic("n", "nowhere", traffic(1)))): "shop/search: expected zones of Nodes (",
-    ("d.json", json.dumps(measured_traffic("n", A, traffic(-1)))): "expected a document of kind MeasuredTraffic, got",
+    ("d.json", json.dumps(measured_traffic(NODE, A))): "expected connections from a zone to a Service, got none",
+    ("d.json", json.dumps(measured_traffic(NODE, "nowhere", traffic(1)))): "shop/search: expected zones of Nodes (",
+    ("d.json", json.dumps(measured_traffic(NODE, A, traffic(-1)))): "expected a document of kind MeasuredTraffic, got",
 }  # fmt: skip
 
 

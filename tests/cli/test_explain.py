@@ -9,7 +9,7 @@ import pytest
 from tests.builders.new_user_clusters import write_list
 from tests.builders.objects import a_node, a_pod, a_service, a_volume_with_claim
 from tests.cli.live_cluster import Cluster
-from tests.cli.running import SAMPLE, Commands, sample_slices
+from tests.cli.running import MEASURED, SAMPLE, Commands, sample_slices
 
 from zoneward.advice.explanation import Explanation
 
@@ -111,9 +111,6 @@ def test_changed_cluster_shows_the_load_before_and_after(zoneward: Commands, wit
     assert "load" not in family["planned"]
 
 
-MEASURED = Path(__file__).parents[2] / "examples" / "measured-bytes.jsonl"
-
-
 def test_measured_traffic_is_shown_beside_the_prediction(zoneward: Commands, tmp_path: Path) -> None:
     """The node whose proxy ignores hints is named, as text, JSON and page."""
     slices = tmp_path / "slices.yaml"
@@ -130,6 +127,23 @@ def test_measured_traffic_is_shown_beside_the_prediction(zoneward: Commands, tmp
     page = zoneward(*given, "-o", "html").out
     ElementTree.fromstring(page)
     assert "19% in its zone, predicted 67%" in page
+
+
+def test_what_was_measured_is_what_plan_shows(zoneward: Commands, tmp_path: Path) -> None:
+    """Also of nodes that count no bytes, and without a zone."""
+    first, second, *others = map(json.loads, MEASURED.read_text().splitlines())
+    for service in first["services"]:
+        del service["bytes"]
+    second["zone"] = None
+    file = tmp_path / "measured.jsonl"
+    file.write_text("\n".join(map(json.dumps, (first, second, *others))))
+    given = ("-q", "--sample", "--measured", file, "shop/search")
+    (decision,), (family,) = zoneward.json("plan", *given)["decisions"], zoneward.json("explain", *given)["families"]
+    assert len(family["measured"]["nodes"]) == 22
+    for field in ("connections", "inZone"):
+        assert family["measured"][field] == pytest.approx(decision["measured"][field], abs=2e-6)
+    of_zones = decision["measured"]["connections"] - decision["measured"]["zones"][""]["connections"]
+    assert f"of {of_zones:,} connections from 21 nodes stayed in their zone" in zoneward("explain", *given).out
 
 
 def test_nothing_is_compared_without_connections_or_slices(zoneward: Commands) -> None:

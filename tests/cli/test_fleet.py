@@ -1,16 +1,14 @@
 """``--context`` more than once: a row for each cluster."""
 
 import json
-from pathlib import Path
 
 import pytest
 import yaml
 from tests.cli.live_cluster import Cluster
-from tests.cli.running import Commands
+from tests.cli.running import MEASURED, Commands
 
 from zoneward.client.transport import RetryPolicy
 
-BYTES = Path(__file__).parents[2] / "examples" / "measured-bytes.jsonl"
 BOTH = ("--context", "here", "--context", "there")
 
 
@@ -38,22 +36,22 @@ def test_each_cluster_has_a_row_and_its_document(zoneward: Commands) -> None:
     check = zoneward("check", "-q", *BOTH)
     assert check.status == 0
     assert rows(check.out)["here"] != rows(check.out)["there"], "check reads the namespace of the context"
-    report = zoneward("report", "-q", "-A", *BOTH, "--measured", BYTES, "--price-per-gb", "0.01USD")
+    report = zoneward("report", "-q", "-A", *BOTH, "--measured", MEASURED, "--price-per-gb", "0.01USD")
     assert rows(report.out)["here"] == rows(report.out)["there"]
-    assert rows(report.out)["here"][:3] == ["8", "2,519", "25.2"]
+    assert rows(report.out)["here"][:3] == ["8", "1,314", "13.1"]
     for command, kind, *more in (
         ("advise", "Advice", "-n", "payments"),
         ("check", "Check", "-A"),
-        ("report", "Report", "-A", "--measured", str(BYTES)),
+        ("report", "Report", "-A", "--measured", str(MEASURED)),
     ):
         fleet = zoneward.json(command, "-q", *BOTH, *more)
         assert (fleet["apiVersion"], fleet["kind"]) == ("zoneward.dev/v1alpha1", f"{kind}List")
-        alone = zoneward.json(command, "-q", "--context", "here", *more)
-        assert alone["kind"] == kind
-        assert fleet["items"] == [{"context": name, **alone} for name in ("here", "there")]
+        alone = {name: zoneward.json(command, "-q", "--context", name, *more) for name in ("here", "there")}
+        assert alone["here"]["kind"] == kind
+        assert fleet["items"] == [{"context": name, **document} for name, document in alone.items()]
 
 
-@pytest.mark.parametrize("command", [("advise",), ("check",), ("report", "--measured", str(BYTES))])
+@pytest.mark.parametrize("command", [("advise",), ("check",), ("report", "--measured", str(MEASURED))])
 @pytest.mark.usefixtures("with_a_cluster_that_is_gone")
 def test_a_cluster_that_cannot_be_read_hides_no_other(zoneward: Commands, command: tuple[str, ...]) -> None:
     name, *more = command

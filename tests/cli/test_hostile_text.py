@@ -201,9 +201,7 @@ def test_comments_before_slices_stay_comments(zoneward: Commands, tmp_path: Path
 
 @pytest.mark.parametrize("wide", [False, True])
 def test_the_screen_of_a_watch_is_clean(tmp_path: Path, wide: bool) -> None:
-    planned = select_services(
-        Options(files=(str(cluster(tmp_path, HOSTILE, annotations=False)),)), views_kubernetes=True
-    )
+    planned = select_services(Options(files=(str(cluster(tmp_path, HOSTILE, annotations=False)),)))
     table_of = partial(plan_parts, demand=planned.cluster_state.demand, configuration=planned.configuration, wide=wide)
     for height in (6, 12, 100):
         lines = watch_screen(

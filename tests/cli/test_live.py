@@ -41,6 +41,27 @@ def test_cluster_is_found_as_kubectl_finds_it(zoneward: Commands) -> None:
         assert sorted({decision["namespace"] for decision in decisions}) == read, arguments
 
 
+def test_commands_to_copy_name_the_cluster_as_the_options_do(zoneward: Commands, cluster: Cluster) -> None:
+    """The current context may be of another cluster."""
+    chosen = ("--kubeconfig", str(cluster.kubeconfig), "--context", "there", "--as", "me")
+    start = f"kubectl --kubeconfig={cluster.kubeconfig} --context=there --as=me -n shop "
+    advice = zoneward.json("advise", "-q", "-n", "shop", *chosen)
+    advised = [command for action in advice["actions"] for command in action["commands"]]
+    assert [command for command in advised if command.startswith(start)]
+    assert not [command for command in advised if command.startswith("kubectl -n")]
+    checked = zoneward("check", "-q", "-A", *chosen).out.splitlines()
+    fixes = [line.strip() for line in checked if "fix: kubectl" in line]
+    assert fixes
+    assert all(fix.startswith(f"fix: {start.removesuffix('shop ')}") for fix in fixes)
+    (family,) = zoneward.json("explain", "-q", "shop/checkout", *chosen)["families"]
+    explained = [command for fix in family["fixes"] for command in fix["commands"]]
+    assert explained
+    assert all(command.startswith(start) for command in explained)
+    assert zoneward.json("explain", "-q", "shop/checkout")["families"][0]["fixes"][0]["commands"][0].startswith(
+        "kubectl -n shop "
+    )
+
+
 def test_cluster_without_pods_has_no_endpoints(zoneward: Commands, cluster: Cluster) -> None:
     """In a file that could mean that nobody asked for Pods, and endpoints would be taken from slices."""
     for namespace, name in list(cluster.server.objects["pods"]):

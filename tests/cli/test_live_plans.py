@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.builders.new_user_clusters import eks_with_a_thin_zone, write_list
+from tests.builders.new_user_clusters import eks_with_an_overlay, write_list
 from tests.cli.running import Commands, sample_objects
 
 from zoneward.advice.decisions import DecisionDocument, decisions_document
@@ -16,10 +16,11 @@ from zoneward.cli import live_plans
 from zoneward.cli.cluster_input import filter_services
 from zoneward.cli.live_plans import LivePlans
 from zoneward.cli.options import Options
-from zoneward.cli.planned_services import SelectedServices, build_cluster_state, proxies_in
+from zoneward.cli.planned_services import SelectedServices, build_cluster_states, proxies_in
 from zoneward.client.informer_cache import InformerCache
+from zoneward.client.optional_objects import ProxyObjects
 from zoneward.client.resources import NODES, PODS, SERVICES, SLICES
-from zoneward.kube.objects import Service
+from zoneward.kube.objects import ConfigMap, Service
 from zoneward.routing.configuration import Configuration
 from zoneward.slices.plan import plan_service
 from zoneward.snapshots.cluster_snapshot import Snapshot
@@ -96,16 +97,17 @@ class Scene:
                    for (kind, *_), item in sorted(self.objects.items(), key=lambda item: item[0])]  # fmt: skip
         snapshot = Snapshot.of(decoded, lists_pods=True)
         proxies = proxies_in(snapshot, self.options)
-        cluster_state = build_cluster_state(
+        states = build_cluster_states(
             snapshot.nodes,
             snapshot.node_zones,
+            options=self.options,
             configuration=CONFIGURATION,
             pods_known=True,
             node_proxies=proxies,
             service_parts=FIGURES,
         )
         services = filter_services(snapshot, self.options)
-        selected = SelectedServices(self.options, snapshot, cluster_state, proxies, tuple(services))
+        selected = SelectedServices(self.options, snapshot, states, proxies, tuple(services))
         decisions: list[DecisionDocument] = decisions_document(selected.plans, now=selected.now())["decisions"]
         return decisions
 
@@ -265,18 +267,19 @@ def test_live_plans_equal_a_fresh_plan(seed: int, options: Options) -> None:
         assert ordered == sorted(scene.fresh(), key=lambda view: (view.namespace, view.service, view.address_type))
 
 
-def test_where_kubernetes_writes_the_slices_decisions_are_those_of_plan(zoneward: Commands, tmp_path: Path) -> None:
-    objects = [object_ for object_ in eks_with_a_thin_zone() if object_["kind"] in RESOURCES]
+def test_where_kubernetes_writes_slices_decisions_are_those_of_plan(zoneward: Commands, tmp_path: Path) -> None:
+    objects = eks_with_an_overlay({"few-1.IPv4": "zones Hints/ProportionalZoneCPU"})
     cache = InformerCache()
-    for index, object_ in enumerate(objects):
+    for index, object_ in enumerate(object_ for object_ in objects if object_["kind"] in RESOURCES):
         resource = RESOURCES[object_["kind"]]
         object_["metadata"]["resourceVersion"] = str(index + 1)
         cache.store(resource).put(msgspec.json.decode(json.dumps(object_), type=resource.struct))
     options = Options(proxy="kube-proxy-1.33")
     plans = LivePlans(cache, options=options, configuration=CONFIGURATION, on_stale=lambda: None)
+    plans.proxy_objects = ProxyObjects(config_maps=(msgspec.convert(objects[-1], ConfigMap),))
     plans.begin()
     views = [change.view for changes in plans.update() for change in changes]
-    assert plans.is_kubernetes
+    assert {view.service for view in views if not plans.is_of_kubernetes(view)} == {"few-1", "few-2"}
     file = write_list(objects, tmp_path / "eks.json")
     printed = zoneward.json("plan", "-q", "-f", file, "--proxy", "kube-proxy-1.33")
     by_name = {(item["namespace"], item["service"]): item for item in printed["decisions"]}

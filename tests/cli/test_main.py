@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
-from tests.cli.running import SAMPLE, Commands
+from tests.cli.running import MEASURED, SAMPLE, Commands
 from tests.cli.test_measured import serving
 
 from zoneward import __version__
@@ -17,7 +17,6 @@ from zoneward.cli.main import cli
 from zoneward.cli.options import GroupedCommand
 
 PROJECT = Path(__file__).parents[2] / "pyproject.toml"
-MEASURED = Path(__file__).parents[2] / "examples/measured-bytes.jsonl"
 COMMANDS = ("plan", "route", "snapshot", "version", "completion")
 LAB = ("numpy", "numba", "polars", "matplotlib", "distributed", "zoneward.lab", "zoneward.report")
 HEAVY = ("msgspec", "rich", "yaml", "zoneward.slices", "zoneward.client", "zoneward.snapshots")

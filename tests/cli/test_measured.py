@@ -1,5 +1,6 @@
 """``--measured``: what nodes counted, beside what is predicted; what a Prometheus is asked for, and mistakes."""
 
+import base64
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -64,6 +65,34 @@ def test_documents_come_from_files_directories_and_addresses(zoneward: Commands,
             assert decision(zoneward, "shop/search", *arguments)["measured"]["connections"] == 19_437
 
 
+def test_address_may_have_a_password_for_its_server_alone(zoneward: Commands) -> None:
+    received: list[str | None] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            received.append(self.headers["Authorization"])
+            moved = self.path == "/moved/measured"
+            self.send_response(302 if moved else 200)
+            if moved:
+                self.send_header("Location", "/measured")
+            self.end_headers()
+            self.wfile.write(b"" if moved else EXAMPLE.read_bytes())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        try:
+            for path in ("measured", "moved/measured"):
+                url = f"http://me:a%40b@127.0.0.1:{server.server_port}/{path}"
+                assert decision(zoneward, "shop/search", "--measured", url)["measured"]["connections"] == 19_437
+        finally:
+            server.shutdown()
+    basic = f"Basic {base64.b64encode(b'me:a@b').decode()}"
+    assert received == [basic, basic, None]
+
+
 def test_a_mistake_is_one_line(zoneward: Commands, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"kind": "Service"}')
     with serving(404, b"") as url:
@@ -72,8 +101,8 @@ def test_a_mistake_is_one_line(zoneward: Commands, tmp_path: Path) -> None:
             (tmp_path / "a.json", "a.json: kind: expected MeasuredTraffic, got Service"),
             (tmp_path / "c.json", "c.json: no such file or directory"),
             (url, f"{url}: expected an answer of status 200, got 404 Not Found"),
-            (hidden, f"{url}: "),
-            ("http://127.0.0.1:1/a.json", "http://127.0.0.1:1/a.json: expected an answer, got"),
+            (hidden, f"{url}: expected an answer of status 200, got 404 Not Found"),
+            ("http://127.0.0.1:1/a.json", "http://127.0.0.1:1/a.json: expected an answer, got Connection refused"),
         ):
             err = zoneward.refused("plan", "-f", SAMPLE, "--measured", source)
             assert expected in err

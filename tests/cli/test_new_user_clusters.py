@@ -256,11 +256,74 @@ def test_gke_explain_predicts_through_cilium(zoneward: Commands, gke: Path) -> N
     assert "none in the Service: run proxies that honor its hints" in text
 
 
+@pytest.mark.parametrize("minor", [18, 20])
+def test_gke_compare_asks_for_the_own_zone_by_the_name_that_cilium_knows(
+    zoneward: Commands, gke: Path, minor: int
+) -> None:
+    """To 1.19 it knows no PreferSameZone."""
+    services = document(zoneward, "compare", gke, "--proxy", f"cilium-1.{minor}-service-topology")["services"]
+    cart = next(service for service in services if service["service"] == "cart")
+    assert approach(cart, "PreferSameZone")["inZoneTraffic"] == 1.0
+
+
+def test_gke_what_if_tells_the_names_of_the_own_zone_apart(zoneward: Commands, gke: Path) -> None:
+    cluster = json.loads(gke.read_bytes())
+    upgraded = gke.with_name("upgraded.json")
+    upgraded.write_text(json.dumps(cluster).replace('"v1.33.', '"v1.35.'))
+    for value, in_zone in (("PreferClose", 1.0), ("PreferSameZone", 0.333333)):
+        arguments = ("--proxy", "cilium-1.18-service-topology", "--what-if", value, "shop/cart")
+        (cart,) = document(zoneward, "plan", upgraded, *arguments)["decisions"]
+        assert cart["inZoneTraffic"] == in_zone
+
+
 def test_gke_advise_restarts_the_daemon_set_that_runs_cilium(zoneward: Commands, gke: Path) -> None:
     (switch,) = (
         action for action in document(zoneward, "advise", gke)["actions"] if action["kind"] == "switch-proxies"
     )
     assert switch["commands"][1:] == ["kubectl -n kube-system rollout restart -- daemonset/anetd"]
+
+
+def with_a_node_without_zone(file: Path, directory: Path) -> Path:
+    """The same cluster, in another file."""
+    cluster = json.loads(file.read_bytes())
+    node = next(item for item in cluster["items"] if item["kind"] == "Node")
+    del node["metadata"]["labels"][ZONE]
+    changed = directory / "changed.json"
+    changed.write_text(json.dumps(cluster))
+    return changed
+
+
+def gke_with_local_cart(directory: Path) -> Path:
+    """The traffic of shop/cart reaches only Pods on the node of the client: most of it is dropped."""
+    file = written(gke_dataplane_v2, directory)
+    cluster = json.loads(file.read_bytes())
+    for item in cluster["items"]:
+        if (item["kind"], item["metadata"]["name"]) == ("Service", "cart"):
+            item["spec"]["internalTrafficPolicy"] = "Local"
+    file.write_text(json.dumps(cluster))
+    return file
+
+
+def test_gke_dropped_traffic_does_not_wait_for_a_switch_of_cilium(zoneward: Commands, tmp_path: Path) -> None:
+    first, second, third, *_ = document(zoneward, "advise", gke_with_local_cart(tmp_path))["actions"]
+    assert (first["title"], first["after"], first["limitedBy"]) == ("internalTrafficPolicy: Cluster", [], [])
+    assert (second["kind"], second["rank"]) == ("switch-proxies", 2)
+    assert third["after"] == [2]
+
+
+def test_gke_in_one_zone_has_no_use_for_hints(zoneward: Commands, tmp_path: Path) -> None:
+    file = gke_with_local_cart(tmp_path)
+    file.write_text(
+        file.read_text().replace("europe-west4-b", "europe-west4-a").replace("europe-west4-c", "europe-west4-a")
+    )
+    assert [action["kind"] for action in document(zoneward, "advise", file)["actions"]] == ["setting"]
+
+
+def test_a_node_without_a_zone_limits_only_what_needs_hints(zoneward: Commands, eks: Path, tmp_path: Path) -> None:
+    file = with_a_node_without_zone(eks, tmp_path)
+    dropped, hinted, *_ = document(zoneward, "advise", file)["actions"]
+    assert (dropped["title"], dropped["limitedBy"]) == ("internalTrafficPolicy: Cluster", [])
+    assert hinted["limitedBy"] == ["ZW101"]
 
 
 # --- one zone ---------------------------------------------------------------------------------------------------------
@@ -274,12 +337,33 @@ def test_one_zone_keeps_all_traffic(zoneward: Commands, dev: Path) -> None:
     own = [item for name, item in by_service.items() if name != "default/kubernetes"]
     assert [item["now"]["inZoneTraffic"] for item in own] == [1.0] * 4
     assert [item["maxOverload"] for item in own] == [0.0] * 4
-    # Kubernetes has one reason for zones and for CPU.
-    assert (by_service["dev/auto"]["active"], by_service["dev/auto"]["reasonCode"]) == (False, "NodeWithoutCPU")
+    assert (by_service["dev/auto"]["active"], by_service["dev/auto"]["reasonCode"]) == (False, "OneZone")
     with_controller = zoneward.json("plan", "-q", "-f", dev, "--with", "controller")
     assert "OneZone" in {item["reasonCode"] for item in with_controller["decisions"]}
     assert "dev/auto                        2>2     100%    +0%  all zones: nodes in one zone" in plain(zoneward, dev)
     assert found_codes(zoneward, dev) == {("ZW102", "warning"): 1}
+
+
+def test_a_zone_beside_nodes_without_a_zone_is_not_all_nodes(zoneward: Commands, dev: Path, tmp_path: Path) -> None:
+    """Such as hybrid nodes of EKS: their traffic leaves the zone."""
+    file = with_a_node_without_zone(dev, tmp_path)
+    summary = document(zoneward, "advise", file)["summary"]
+    assert (summary["zones"], summary["nodesWithoutZone"]) == ({"eu-central-1a": 2}, 1)
+    text = zoneward("advise", "-q", "-f", file).out
+    assert "zones eu-central-1a (2); 1 node without a zone." in text
+    assert "All nodes" not in text
+    assert "All nodes" not in zoneward("compare", "-q", "-f", file).out
+    assert "ZW102" not in {code for code, _ in found_codes(zoneward, file)}
+
+
+def test_a_fault_domain_of_azure_is_no_zone(zoneward: Commands, dev: Path, tmp_path: Path) -> None:
+    """AKS without availability zones."""
+    cluster = json.loads(dev.read_bytes())
+    for index, node in enumerate(item for item in cluster["items"] if item["kind"] == "Node"):
+        node["metadata"]["labels"] |= {ZONE: str(index % 2), "kubernetes.azure.com/cluster": "MC_shop"}
+    file = tmp_path / "aks.json"
+    file.write_text(json.dumps(cluster))
+    assert "zones 0, 1 are fault domains of Azure" in zoneward("advise", "-f", file).err
 
 
 def test_one_zone_has_nothing_to_gain(zoneward: Commands, dev: Path) -> None:

@@ -9,10 +9,11 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 from tests.builders.new_user_clusters import write_list
-from tests.builders.objects import a_node, a_pod, a_service, with_field
+from tests.builders.objects import a_node, a_pod, a_service, pods_with_slices, with_field
 from tests.cli.running import SAMPLE, Commands, configuration_file, sample_objects, sample_slices
 
 from zoneward.kube import names
+from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 from zoneward.routing.what_if import WHAT_IF_VALUES
 
 # The design's shape, which scripts rely on: fields may be added, these keep their names and meaning.
@@ -303,3 +304,21 @@ def test_page_has_every_row_and_loads_nothing(zoneward: Commands) -> None:
     services = {"".join(row[0].itertext()).split()[0] for row in rows[1:] if len(row) > 1}
     assert services == {line.split()[0] for line in wide.out.splitlines() if re.match(r"[a-z-]+/[a-z]", line)}
     assert not re.search(r"https?:|src=|@import|url\(", page.out)
+
+
+def test_left_over_annotation_of_one_service_does_not_change_what_is_shown_of_others(
+    zoneward: Commands, tmp_path: Path
+) -> None:
+    nodes = {"node-a": "a", "node-b": "b"}
+    items = [
+        *(a_node(name, zone=zone) for name, zone in nodes.items()),
+        *pods_with_slices("cart", nodes),
+        a_service(
+            "cart", namespace="shop", selector={"app": "cart"}, annotations={names.TOPOLOGY_MODE_ANNOTATION: "Auto"}
+        ),
+    ]
+    alone = zoneward("plan", "-q", "-f", write_list(items, tmp_path / "alone.json"), "shop/cart").out
+    items.append(
+        a_service("other", namespace="shop", selector={"app": "other"}, annotations={SELECTOR_ANNOTATION: "x"})
+    )
+    assert zoneward("plan", "-q", "-f", write_list(items, tmp_path / "both.json"), "shop/cart").out == alone

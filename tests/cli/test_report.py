@@ -10,13 +10,13 @@ from typing import Any, Final
 from xml.etree import ElementTree
 
 import pytest
+from tests.builders.new_user_clusters import write_list
 from tests.cli.live_cluster import Cluster
-from tests.cli.running import SAMPLE, Commands, configuration_file, sample_slices
+from tests.cli.running import MEASURED, SAMPLE, Commands, configuration_file, sample_objects, sample_slices
 
-from zoneward import sample
+from zoneward.report import traffic_table
 
 EXAMPLES: Final = Path(__file__).parents[2] / "examples"
-BYTES: Final = EXAMPLES / "measured-bytes.jsonl"
 CONNECTIONS: Final = EXAMPLES / "measured.jsonl"
 FEW: Final = ("shop/search", "shop/inventory", "payments/api", "--only", "none,PreferSameZone,Balanced,local")
 PRICE: Final = ("--price-per-gb", "0.01USD")
@@ -30,7 +30,7 @@ def slices(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-def document(zoneward: Commands, *arguments: str | Path, measured: Path = BYTES) -> dict[str, Any]:
+def document(zoneward: Commands, *arguments: str | Path, measured: Path = MEASURED) -> dict[str, Any]:
     return dict(zoneward.json("report", "-q", "-f", SAMPLE, "--measured", measured, *arguments))
 
 
@@ -72,9 +72,17 @@ def test_a_node_that_ignores_hints_is_named(zoneward: Commands, slices: Path) ->
     search = next(service for service in report["services"] if service["service"] == "search")
     assert [node["node"] for node in search["nodes"] if node["deviates"]] == ["worker-b2"]
     assert search["now"]["inZone"] < search["now"]["predictedInZone"]
-    lines = zoneward("report", "-q", "-f", SAMPLE, "-f", slices, "--measured", BYTES, *FEW).out
+    lines = zoneward("report", "-q", "-f", SAMPLE, "-f", slices, "--measured", MEASURED, *FEW).out
     assert "worker-b2 does not do what is predicted: payments/api 34% in its zone, predicted 100%; shop/search" in lines
     assert "not so on 1 node" in lines
+
+
+def test_one_node_that_is_not_named_is_counted(
+    zoneward: Commands, slices: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traffic_table, "_MOST_NODES", 0)
+    text = zoneward("report", "-q", "-f", SAMPLE, "-f", slices, "--measured", MEASURED, *FEW).out
+    assert "So does 1 more node: -o json names all." in text
 
 
 def test_prices_of_pairs_come_from_the_configuration(zoneward: Commands, tmp_path: Path, slices: Path) -> None:
@@ -88,7 +96,20 @@ def test_prices_of_pairs_come_from_the_configuration(zoneward: Commands, tmp_pat
         ("{perGB: 0.01}", "configuration.yaml: prices.perGB: expected a price"),
     ):
         configuration_file(tmp_path, f"prices: {prices}")
-        assert expected in zoneward.refused("report", "-f", SAMPLE, "--measured", BYTES, "--config", file)
+        assert expected in zoneward.refused("report", "-f", SAMPLE, "--measured", MEASURED, "--config", file)
+
+
+def test_a_zone_without_a_ready_node_keeps_its_region(zoneward: Commands, tmp_path: Path) -> None:
+    file = configuration_file(tmp_path, "prices: {perGB: 1USD, regions: {eu-central-1: {eu-central-1: 0USD}}}")
+    objects = [
+        item | {"status": {}} if item["kind"] == "Node" and "worker-b" in item["metadata"]["name"] else item
+        for item in sample_objects()
+    ]
+    cluster = write_list(objects, tmp_path / "cluster.json")
+    measured = ("-q", "-f", cluster, "--measured", MEASURED, "--config", file)
+    total = zoneward.json("report", *measured)["total"]["now"]
+    assert (total["gb"] > 0, total["money"]) == (True, 0)
+    assert zoneward.json("advise", *measured)["summary"]["crossing"] == 0
 
 
 AUTO: Final = ("shop/search", "--only", "Auto,Balanced")
@@ -103,7 +124,7 @@ def settings_of(report: dict[str, Any]) -> dict[str, Any]:
 def far(tmp_path: Path) -> Path:
     """Documents by which most connections to shop/search start in one zone."""
     file = tmp_path / "far.jsonl"
-    lines = [json.loads(line) for line in BYTES.read_bytes().splitlines()]
+    lines = [json.loads(line) for line in MEASURED.read_bytes().splitlines()]
     for line in lines:
         factor = 20 if line["zone"] == "eu-central-1c" else 1
         line["services"] = [
@@ -156,7 +177,7 @@ def test_the_sample_has_measurements_and_a_price(zoneward: Commands) -> None:
     euros = zoneward("report", "--sample", "--price-per-gb", "0.02EUR", "-o", "json")
     assert json.loads(euros.out)["currency"] == "EUR"
     assert "example price" not in euros.err
-    assert zoneward.json("report", "--sample", "--measured", BYTES)["currency"] is None
+    assert zoneward.json("report", "--sample", "--measured", MEASURED)["currency"] is None
 
 
 def test_documents_are_needed_and_of_this_cluster(zoneward: Commands, tmp_path: Path) -> None:
@@ -167,6 +188,8 @@ def test_documents_are_needed_and_of_this_cluster(zoneward: Commands, tmp_path: 
         assert "expected documents of Nodes of this cluster, got none: elsewhere is no Node of it" in zoneward.refused(
             *command, "-f", SAMPLE, "--measured", other
         )
+        said = zoneward(*command, "-f", SAMPLE, "--measured", other, "--measured", MEASURED).err
+        assert "zoneward: not counted: 1 measured node not in the cluster: elsewhere\n" in said
 
 
 def test_without_bytes_there_are_shares_and_no_money(zoneward: Commands) -> None:
@@ -193,7 +216,7 @@ def test_services_that_the_cluster_does_not_have_are_counted_and_left_out(zonewa
 
 
 def test_csv_has_a_line_for_now_and_one_for_each_setting(zoneward: Commands, slices: Path) -> None:
-    arguments = ("report", "-q", "-f", SAMPLE, "-f", slices, "--measured", BYTES, *FEW, *PRICE)
+    arguments = ("report", "-q", "-f", SAMPLE, "-f", slices, "--measured", MEASURED, *FEW, *PRICE)
     rows = list(csv.DictReader(StringIO(zoneward(*arguments, "-o", "csv").out)))
     assert [row["approach"] for row in rows[:5]] == ["now", "none", "Balanced", "PreferSameZone", "local"]
     assert [row["service"] for row in rows[::5]] == ["search", "inventory", "api"]
@@ -209,7 +232,7 @@ def test_the_table_fits_80_columns_with_totals_first(
     zoneward: Commands, slices: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    out = zoneward("report", "-q", "-f", SAMPLE, "-f", slices, "--measured", BYTES, *FEW, *PRICE, "--top", "2").out
+    out = zoneward("report", "-q", "-f", SAMPLE, "-f", slices, "--measured", MEASURED, *FEW, *PRICE, "--top", "2").out
     assert max(map(len, out.splitlines())) <= 80
     lines = out.splitlines()
     assert next(line for line in lines if line.startswith("TOTAL")).split()[1] == "now"
@@ -220,7 +243,7 @@ def test_the_table_fits_80_columns_with_totals_first(
 
 
 def test_the_page_is_well_formed_and_its_script_is_the_only_one_that_may_run(zoneward: Commands, slices: Path) -> None:
-    page = zoneward("report", "-q", "-f", SAMPLE, "-f", slices, "--measured", BYTES, *FEW, *PRICE, "-o", "html").out
+    page = zoneward("report", "-q", "-f", SAMPLE, "-f", slices, "--measured", MEASURED, *FEW, *PRICE, "-o", "html").out
     root = ElementTree.fromstring(page)
     (services,) = (table for table in root.iter("table") if table.get("class") == "parts")
     assert "".join(services[1][0][0].itertext()) == "shop/inventory"
@@ -247,7 +270,7 @@ def test_what_a_document_says_steers_no_terminal(zoneward: Commands, tmp_path: P
 
 def test_a_live_cluster_is_reported_as_others_are(zoneward: Commands, cluster: Cluster) -> None:
     assert cluster.kubeconfig
-    live = zoneward.json("report", "-A", "-q", "--measured", BYTES, *PRICE, "--only", "none")
+    live = zoneward.json("report", "-A", "-q", "--measured", MEASURED, *PRICE, "--only", "none")
     file = document(zoneward, *PRICE, "--only", "none")
     assert live["total"]["services"] == 8
     assert live["total"]["now"] == file["total"]["now"]
@@ -264,7 +287,7 @@ def test_the_example_is_what_its_maker_makes() -> None:
     import msgspec
 
     made = b"".join(msgspec.json.encode(content) + b"\n" for content in maker.documents())
-    assert made == BYTES.read_bytes() == sample.measured().read_bytes()
+    assert made == MEASURED.read_bytes()
 
 
 def test_a_service_is_one_line_unless_details_are_wanted(zoneward: Commands) -> None:
@@ -274,8 +297,8 @@ def test_a_service_is_one_line_unless_details_are_wanted(zoneward: Commands) -> 
 
     table = rows()
     assert len(table) == len({line.split()[0] for line in table}) == 8
-    (frontend,) = (line for line in table if line.startswith("shop/frontend"))
-    assert frontend.split()[:6] == ["shop/frontend", "ProportionalZoneCPU", "1,254>0.00", "12.5>0.00", "12.5", "0.03"]
+    (catalog,) = (line for line in table if line.startswith("shop/catalog"))
+    assert catalog.split()[:6] == ["shop/catalog", "PreferSameZone", "156>0.00", "1.56>0.00", "1.56", "0.01"]
     details = rows("--details")
     assert [line.split()[0] for line in details] == [line.split()[0] for line in table]
     assert details[0].split()[1] == "now"

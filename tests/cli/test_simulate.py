@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,12 @@ import pytest
 from tests.cli.running import SAMPLE, Commands
 from tests.lab.test_algorithm_file import HEAD, SAME_ZONE
 
-from zoneward.lab import COMPUTED_DATASETS
-from zoneward.lab.contenders import ALGORITHMS, PARAMETERS
+from zoneward.cli import service_processes, simulate
+from zoneward.cli.live_output import Interrupts
+from zoneward.cli.options import Options
+from zoneward.lab import COMPUTED_DATASETS, scoring
+from zoneward.lab.contenders import ALGORITHMS, PARAMETERS, parse_contenders
+from zoneward.lab.tally import SimulationSpec
 
 SMALL = ("simulate", "-q", "-d", "small", "--sample-size", "3000")
 EVERYTHING = "{quantiles: [50, 5], worst: 3, differences: true, encodings: [both]}"
@@ -34,6 +39,32 @@ def run_file(directory: Path, text: str) -> tuple[str, str]:
     """The option for a run that a file describes."""
     (directory / "run.yaml").write_text(text)
     return "--run", str(directory / "run.yaml")
+
+
+def test_spinner_and_note_are_for_code_that_is_compiled_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "source").touch()
+    spinners: list[str] = []
+
+    def waiting(_options: Options, text: str) -> AbstractContextManager[None]:
+        spinners.append(text)
+        return nullcontext()
+
+    def compile_kernels(_contenders: object) -> None:
+        (tmp_path / "source_1").mkdir(exist_ok=True)
+        (tmp_path / "source_1" / "rule.1.nbc").touch()
+
+    monkeypatch.setattr(simulate, "_NOTE_AFTER", -1.0)
+    monkeypatch.setattr(service_processes, "waiting", waiting)
+    monkeypatch.setattr(scoring, "machine_code_cache", lambda: str(tmp_path))
+    monkeypatch.setattr(scoring, "compile_kernels", compile_kernels)
+    spec = SimulationSpec(contenders=parse_contenders(["local"]))
+    with Interrupts() as interrupts:
+        simulate._compile(Options(), spec, interrupts)
+        assert (len(spinners), capsys.readouterr().err.count("compiled in")) == (1, 1)
+        simulate._compile(Options(), spec, interrupts)
+    assert (len(spinners), capsys.readouterr().err) == (1, "")
 
 
 def means_of(output: Any) -> dict[str, dict[str, Any]]:
@@ -204,7 +235,7 @@ def wait_for(path: Path, process: "subprocess.Popen[str]") -> None:
 def interrupted(arguments: Sequence[str | Path], *, marker: Path, again: bool = False) -> tuple[int, str, str]:
     """Run until a file of this name or pattern is there, then press Ctrl-C, perhaps twice.
 
-    Returns exit status, standard output and error.
+    It has to end within a minute of that. Returns exit status, standard output and error.
     """
     command = [*ZONEWARD, *map(str, arguments)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -257,10 +288,8 @@ def test_a_second_ctrl_c_ends_it_at_once_and_leaves_nothing(tmp_path: Path) -> N
     (tmp_path / "run.yaml").write_text(
         f"{{algorithmFile: {tmp_path}/my.py:slow, dataset: 'uniform:endpoints=999,inputs=100000', jobs: 1}}"
     )
-    start = time.monotonic()
     status, printed, _ = interrupted(
         ["simulate", "--run", tmp_path / "run.yaml", "--to", tmp_path / "out.txt"], marker=marker, again=True
     )
     assert (status, printed) == (130, "")
-    assert time.monotonic() - start < 60
     assert {path.name for path in tmp_path.iterdir()} - {"__pycache__"} == {"begun", "my.py", "run.yaml"}

@@ -36,6 +36,15 @@ def test_plan_knows_no_share(zoneward: Commands, file: Path) -> None:
     assert "IN ZONE -: unknown" in text
 
 
+def test_plan_knows_no_share_of_what_was_measured(zoneward: Commands, file: Path, measured: Path) -> None:
+    (decision,) = zoneward.json("plan", "-q", "-f", file, "--measured", measured)["decisions"]
+    assert (decision["measured"]["connections"], decision["measured"]["inZone"]) == (100, None)
+    (line,) = (
+        line for line in zoneward("plan", "-q", "-f", file, "--measured", measured).out.splitlines() if "cart" in line
+    )
+    assert line.split()[1:4] == ["-", "-", "+0%"]
+
+
 def test_compare_has_no_score_and_no_best(zoneward: Commands, file: Path) -> None:
     document = zoneward.json("compare", "-q", "-f", file)
     (cart,) = document["services"]

@@ -246,7 +246,11 @@ class Terminal:
 
     def picture(self) -> list[str]:
         """The lines drawn last."""
-        return self.seen.rpartition(b"\x1b[H")[2].decode(errors="replace").replace("\x1b[2K", "").split("\r\n")
+        return self.pictures()[-1].split("\r\n")
+
+    def pictures(self) -> list[str]:
+        """All that was drawn; the last one may not be whole."""
+        return self.seen.decode(errors="replace").replace("\x1b[2K", "").split("\x1b[H")
 
     def until(self, holds: Callable[[], object]) -> None:
         end = time.monotonic() + PATIENCE

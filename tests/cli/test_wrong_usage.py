@@ -4,13 +4,11 @@
 """
 
 import shlex
-from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.cli.running import Commands
+from tests.cli.running import MEASURED, Commands
 
-MEASURED: Final = str(Path(__file__).parents[2] / "examples" / "measured-bytes.jsonl")
 WRONG: Final[dict[str, str]] = {
     # any command
     "plna": "no such command 'plna' (did you mean 'plan'?); zoneward --help lists them",
@@ -213,5 +211,5 @@ WRONG: Final[dict[str, str]] = {
 
 @pytest.mark.parametrize("command", WRONG)
 def test_wrong_usage_is_one_line_that_points(zoneward: Commands, command: str) -> None:
-    line = zoneward.refused(*shlex.split(command.replace("MEASURED", MEASURED)))
+    line = zoneward.refused(*shlex.split(command.replace("MEASURED", str(MEASURED))))
     assert [part for part in WRONG[command].split(" & ") if part not in line] == []

@@ -24,7 +24,7 @@ import msgspec
 import pytest
 
 from zoneward import sample
-from zoneward.advice import bypass
+from zoneward.advice.actions import Advice
 from zoneward.advice.decisions import DecisionDocument, LoadComparison, SkippedService
 from zoneward.advice.explanation import Explanation
 from zoneward.advice.fixes import FixKind
@@ -37,6 +37,7 @@ from zoneward.controller.demand_follower import MeasuredReason
 from zoneward.controller.status.honored_condition import HonoredReason
 from zoneward.controller.status.status_writer import OWN_CONDITION_TYPES
 from zoneward.daemon.unreadable_objects import UNREADABLE
+from zoneward.kube import names
 from zoneward.proxy import proxy_reporter
 from zoneward.proxy.proxy_configuration import DEFAULT_PORT, HEALTHZ_PORT
 from zoneward.proxy.ruleset.base_rules import base_sets
@@ -79,12 +80,14 @@ def text_of(page: str) -> str:
 def replayed(page: Path) -> str:
     """The page with what its commands really print, where that is not what it shows already.
 
-    All commands of a page run in one directory, in order. It has the sample cluster as ``cluster.yaml`` and the
-    project's ``examples``. A line ``...`` of a page matches any number of lines.
+    All commands of a page run in one directory, in order. It has the sample cluster as ``cluster.yaml``, what is
+    measured in it as ``measured.jsonl``, and the project's ``examples``. A line ``...`` of a page matches any number of
+    lines.
     """
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         (directory / "cluster.yaml").write_bytes(sample.cluster().read_bytes())
+        (directory / "measured.jsonl").write_bytes(sample.measured().read_bytes())
         (directory / "examples").symlink_to(ROOT / "examples")
 
         def block(match: re.Match[str]) -> str:
@@ -248,7 +251,9 @@ def test_the_commands_page_has_every_command_option_and_value() -> None:
 
 
 def json_fields(*documents: type, without: tuple[type, ...] = ()) -> set[str]:
-    """The names of all fields of some documents, at any depth; of those ``without``, which other sections describe."""
+    """The names and fixed values of all fields of some documents, at any depth; without those that other sections
+    describe.
+    """
     names = set[str]()
     left = list(msgspec.inspect.multi_type_info(documents))
     for info in left:
@@ -258,6 +263,8 @@ def json_fields(*documents: type, without: tuple[type, ...] = ()) -> set[str]:
             names |= {field.encode_name for field in info.fields}
             parts = [field.type for field in info.fields]
         else:
+            if isinstance(info, msgspec.inspect.LiteralType):
+                names |= set(map(str, info.values))
             values = (getattr(info, name, ()) for name in ("types", "item_types", "item_type", "value_type"))
             parts = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
         left += [part for part in parts if part not in left]
@@ -270,8 +277,11 @@ def test_the_pages_list_every_field_of_json_documents_and_every_rule_of_selectio
     assert (
         json_fields(DecisionDocument, SkippedService, NodeRoutes) | {rule.value for rule in SelectionRule} <= documented
     )
+    kinds = set(listed("explain.md"))
+    advised = (DOCS / "commands.md").read_text().split("### advise -o json\n")[1].split("\n## ")[0]
+    assert json_fields(Advice) <= set(codes(advised)) | kinds
     explained = (DOCS / "commands.md").read_text().split("### explain -o json\n")[1].split("\n## ")[0]
-    assert json_fields(Explanation, without=(LoadComparison, NodeTraffic)) <= set(codes(explained))
+    assert json_fields(Explanation, without=(LoadComparison, NodeTraffic)) <= set(codes(explained)) | kinds
     reported = text_of("report.md").split("## JSON\n")[1].split("\n## ")[0]
     assert json_fields(CrossingFigures, MeasuringReport, NodeTraffic, ServiceReport, SettingTotal, ZoneFlow) <= set(
         codes(reported)
@@ -281,7 +291,7 @@ def test_the_pages_list_every_field_of_json_documents_and_every_rule_of_selectio
 def test_the_page_of_explain_has_a_row_for_every_kind_of_fix_and_bypass() -> None:
     kinds = set(get_args(FixKind))
     source = (SOURCE / "advice" / "bypass.py").read_text()
-    bypasses = set(re.findall(r"Bypass\(\s*\"([a-z-]+)\"", source)) | {mesh for mesh, _ in bypass._MESHES.values()}
+    bypasses = set(re.findall(r"Bypass\(\s*\"([a-z-]+)\"", source)) | {mesh for mesh, _ in names.MESH_LABELS.values()}
     assert {"headless", "istio"} < bypasses
     assert kinds | bypasses <= set(listed("explain.md"))
 

@@ -1,18 +1,23 @@
-function _zoneward_completion;
-    set -l response (env _ZONEWARD_COMPLETE=fish_complete COMP_WORDS=(commandline -cp) COMP_CWORD=(commandline -t) zoneward);
+function _zoneward_completion
+    # fish matches the whole word, but what is offered for --option=value is the value alone.
+    set -l option (string match --regex -- '^--[^=]*=' (commandline -ct))
+    set -l line (commandline -cp | string collect)
+    for completion in (env _ZONEWARD_COMPLETE=fish_complete COMP_LINE="$line" zoneward)
+        set -l candidates
+        set -l parts (string split --max 1 , $completion)
+        switch $parts[1]
+            case dir
+                set candidates (__fish_complete_directories $parts[2])
+            case file
+                set candidates (__fish_complete_path $parts[2])
+            case plain
+                set candidates $parts[2]
+        end
+        for candidate in $candidates
+            printf '%s\n' "$option$candidate"
+        end
+    end
+end
 
-    for completion in $response;
-        set -l metadata (string split "," $completion);
-
-        if test $metadata[1] = "dir";
-            __fish_complete_directories $metadata[2];
-        else if test $metadata[1] = "file";
-            __fish_complete_path $metadata[2];
-        else if test $metadata[1] = "plain";
-            echo $metadata[2];
-        end;
-    end;
-end;
-
-complete --no-files --command zoneward --arguments "(_zoneward_completion)";
+complete --no-files --command zoneward --arguments "(_zoneward_completion)"
 

@@ -36,8 +36,8 @@ def command(
     endpoints_policy: "EndpointsPolicy",
     force: bool,
 ) -> int:
-    """Take one Service over from the built-in controller: move its selector to an annotation, write our EndpointSlices,
-    then delete those of the built-in controller. Every ready endpoint is in some slice at all times.
+    """Take one Service over from the built-in controller: move its selector to an annotation, write Zoneward's
+    EndpointSlices, then delete those of the built-in controller. Every ready endpoint is in some slice at all times.
 
     From Kubernetes 1.36 on, `zoneward controller --overlay` sets hints and leaves selector and slices as they are.
     Adopt a Service for slice groups and weights.
@@ -62,28 +62,31 @@ def command(
         ),
         command="zoneward adopt",
         note="only `zoneward controller` updates its slices from now on",
-        warnings=_warnings,
+        warnings=lambda service: _warnings(service, options),
         needs_controller=not force,
     )
     return run_handover(service, direction, options=options, timeout=timeout, dry_run=dry_run)
 
 
-def _warnings(service: "Service") -> Iterator[str]:
+def _warnings(service: "Service", options: Options) -> Iterator[str]:
     """What stops working for others when the selector moves, and what to use instead; nothing once it has moved."""
     selector = service.spec.selector
     if not selector:
         return
-    from zoneward.advice.shell_commands import kubectl
+    from zoneward.advice.shell_commands import in_cluster, kubectl
     from zoneward.routing.request import requests_subsetting
 
-    name, namespace = service.metadata.name, service.metadata.namespace
+    def command(*words: str) -> str:
+        return in_cluster(kubectl(*words, namespace=service.metadata.namespace), options.cluster_words)
+
+    name = service.metadata.name
     labels = ",".join(f"{key}={value}" for key, value in sorted(selector.items()))
-    forward = kubectl("port-forward", "deployment/NAME", "PORT", namespace=namespace)
+    forward = command("port-forward", "deployment/NAME", "PORT")
     broken = ", ".join(f"kubectl {verb} service/{name}" for verb in ("port-forward", "logs", "exec"))
     yield "warning: tools that read spec.selector do not work while a Service is adopted, among them"
     yield f"    {broken}"
     yield f"instead of port-forward: {forward}, or pod/NAME of one of"
-    yield f"    {kubectl('get', 'pods', f'--selector={labels}', namespace=namespace)}"
-    yield f"instead of logs: {kubectl('logs', f'--selector={labels}', '--prefix', namespace=namespace)}"
+    yield f"    {command('get', 'pods', f'--selector={labels}')}"
+    yield f"instead of logs: {command('logs', f'--selector={labels}', '--prefix')}"
     if not requests_subsetting(service):
         yield "from Kubernetes 1.36 on, an overlay needs none of this: zoneward plan -o overlay"

@@ -1,6 +1,7 @@
 """``zoneward advise``: what to change in a cluster, ranked, with the commands."""
 
 import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,6 +20,7 @@ from zoneward.cli.options import (
 )
 from zoneward.cli.output import Note, page_source, print_document, print_line, print_notes, table_width, wants_color
 from zoneward.kube.input_error import InputError
+from zoneward.kube.names import DEFAULT_NAMESPACE
 
 if TYPE_CHECKING:
     from zoneward.advice.actions import Advice, AdvisedCluster, ServiceAdvice
@@ -157,11 +159,14 @@ def _only(advice: "Advice", rank: int) -> "Advice":
 def _advise(options: Options) -> "tuple[Advice, tuple[Note, ...]]":
     from collections import Counter
 
+    from msgspec import structs
+
     from zoneward.advice.actions import advise, advise_service, view_as_decided
     from zoneward.advice.findings.check_cluster import check_cluster
-    from zoneward.advice.prices import PairPrices
+    from zoneward.advice.shell_commands import in_cluster
+    from zoneward.advice.traffic_report import Coverage
     from zoneward.cli.check import view_cluster
-    from zoneward.cli.measured_input import read_measured_services, read_prices
+    from zoneward.cli.measured_input import node_traffic_of, pair_prices_of, read_measured_services, read_prices
     from zoneward.cli.planned_services import read_workload_objects, select_services
     from zoneward.cli.service_processes import in_processes, waiting
     from zoneward.kube.gc_tuning import without_gc
@@ -169,13 +174,14 @@ def _advise(options: Options) -> "tuple[Advice, tuple[Note, ...]]":
 
     prices = read_prices(options)
     with without_gc(), waiting(options, "reading"):
-        selected, measured, prices, notes = read_measured_services(select_services(options, workloads=True), prices)
+        selected = select_services(options, workloads=True, assumes_kubernetes=True)
+        selected, measured, prices, notes = read_measured_services(selected, prices)
     if measured is None and options.price_per_gb is not None:
         raise click.UsageError("--price-per-gb: expected --measured with it: without bytes there is no price")
     demand = selected.cluster_state.demand
-    has_prices = measured is not None and measured.has_bytes and bool(prices)
-    pair_prices = PairPrices(prices, dict(demand.regions)) if has_prices else None
+    pair_prices = None if measured is None else pair_prices_of(selected, measured, prices)
     cluster = replace(_advised_cluster(selected), measured=measured, prices=pair_prices)
+    selected = selected.of_zoneward
     objects = read_workload_objects(selected.snapshot)
     # Before the processes fork, which share these plans.
     with without_gc(), waiting(options, "checking"):
@@ -193,33 +199,61 @@ def _advise(options: Options) -> "tuple[Advice, tuple[Note, ...]]":
         results,
         cluster,
         zones=dict(sorted(Counter(node.zone for node in demand.nodes if node.zone).items())),
+        nodes_without_zone=sum(not node.zone for node in demand.nodes),
         findings=checked.findings,
-        currency=prices.currency if has_prices else "",
+        currency=prices.currency if pair_prices is not None else "",
     )
     assumed = sum(not view.current and bool(view.given.plan.families) for view in views)
     if assumed:
         services = counted(assumed, "Service")
         notes += (Note(f"{services} without EndpointSlices: for them, now is what Kubernetes would decide"),)
-    return advice, (*selected.notes, *notes)
+    if measured is not None:
+        coverage = Coverage.of(measured, selected.cluster_state.by_cpu)
+        if coverage.measured < coverage.nodes:
+            of_nodes = f"{coverage.measured} of {counted(coverage.nodes, 'ready node')}"
+            notes += (Note(f"measured on {of_nodes}: amounts a month are without what starts on the others"),)
+        if measured.shortness is not None:
+            notes += (Note(measured.shortness),)
+        traffic = node_traffic_of(selected, measured).values()
+        deviating = {node.node for nodes in traffic for node in nodes if node.deviates is not None}
+        if deviating:
+            do = "does" if len(deviating) == 1 else "do"
+            nodes = counted(len(deviating), "node")
+            notes += (Note(f"{nodes} {do} not do what is predicted: zoneward report shows what was measured"),)
+    actions = tuple(
+        structs.replace(
+            action, commands=tuple(in_cluster(command, options.cluster_words) for command in action.commands)
+        )
+        for action in advice.actions
+    )
+    return structs.replace(advice, actions=actions), (*selected.notes, *notes)
 
 
 def _advised_cluster(selected: "SelectedServices") -> "AdvisedCluster":
     """Without measurements."""
     from zoneward.advice.actions import AdvisedCluster
-    from zoneward.advice.cluster_abilities import kubernetes_minor
-    from zoneward.routing.demand import cpu_demand_of
 
-    nodes = selected.snapshot.nodes
-    return AdvisedCluster(
-        selected.node_proxies,
-        kubernetes_minor(nodes),
-        overlaid=frozenset((namespace, name) for namespace, name, _ in selected.overlays()),
-        cpu_demand=cpu_demand_of(nodes, selected.configuration.as_upstream()),
-    )
+    return AdvisedCluster(selected.states, selected.node_proxies, selected.kubernetes)
+
+
+def _in_namespace(manifests: Iterable["Service"], namespaces: Sequence[str]) -> Iterable["Service"]:
+    """With one namespace given, it is that of manifests without one, as for ``kubectl apply``. They are read as of
+    ``default``, which ``kubectl apply`` would refuse beside another one."""
+    from msgspec import structs
+
+    for manifest in manifests:
+        metadata = manifest.metadata
+        if len(namespaces) == 1 and metadata.namespace == DEFAULT_NAMESPACE:
+            metadata = structs.replace(metadata, namespace=namespaces[0])
+        yield structs.replace(manifest, metadata=metadata)
 
 
 def _show_changes(options: Options, manifests: tuple[str, ...], output: str) -> None:
     """Raises InputError or a usage error."""
+    from zoneward.kube.input_files import STDIN
+
+    if STDIN in options.files and STDIN in manifests:
+        raise click.UsageError("-f and --diff: expected standard input for one of them, got it for both")
     from zoneward.advice.manifest_changes import ManifestChanges, applied, changed_service
     from zoneward.cli.cluster_input import reading_notes, service_ranking
     from zoneward.cli.planned_services import select_services
@@ -229,10 +263,11 @@ def _show_changes(options: Options, manifests: tuple[str, ...], output: str) -> 
 
     rank = service_ranking(options)
     read = read_snapshot(manifests, stdin=sys.stdin.buffer)
-    given = [manifest for manifest in read.services if rank(manifest) is not None]
+    given = [manifest for manifest in _in_namespace(read.services, options.namespaces) if rank(manifest) is not None]
     with without_gc():
-        selected = select_services(options)
+        selected = select_services(options, assumes_kubernetes=True)
         cluster = _advised_cluster(selected)
+        selected = selected.of_zoneward
         services = {(service.metadata.namespace, service.metadata.name): service for service in selected.services}
         changed, unknown, unchanged = [], [], 0
         for manifest in given:

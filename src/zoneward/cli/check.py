@@ -12,7 +12,7 @@ from zoneward.kube.input_error import InputError
 if TYPE_CHECKING:
     from zoneward.advice.findings.check_cluster import CheckedCluster, Ignored
     from zoneward.advice.findings.cluster_view import ClusterView, ServiceView
-    from zoneward.advice.findings.codes import Need
+    from zoneward.advice.findings.codes import Finding, Need
     from zoneward.cli.planned_services import SelectedServices
     from zoneward.snapshots.cluster_snapshot import Snapshot
 
@@ -56,16 +56,26 @@ def command(
     zoneward check -A --what-if PreferSameZone --ignore ZW501:shop/cart
     """
     rules = tuple(map(_ignored, ignored))
+    from msgspec import structs
+
     from zoneward.advice.findings.check_cluster import check_cluster
+    from zoneward.advice.findings.codes import CODES
+    from zoneward.advice.shell_commands import in_cluster
     from zoneward.cli.planned_services import select_services
     from zoneward.kube.gc_tuning import without_gc
 
     def work(one: Options) -> "CheckedCluster":
         with without_gc():
-            selected = select_services(one, workloads=True, views_kubernetes=True)
+            selected = select_services(one, workloads=True)
             checked = check_cluster(view_cluster(selected, one), ignored=rules)
         print_notes(one, selected.notes)
-        return checked
+        return structs.replace(checked, findings=tuple(with_cluster(finding, one) for finding in checked.findings))
+
+    def with_cluster(finding: "Finding", one: Options) -> "Finding":
+        if finding.fix == CODES[finding.code].fix:
+            return finding
+        command = in_cluster(finding.command, one.cluster_words)
+        return structs.replace(finding, fix=finding.fix.removesuffix(finding.command) + command, command=command)
 
     def fails(checked: "CheckedCluster") -> bool:
         return fail_on is not None and checked.has_at_least(fail_on)
@@ -115,7 +125,7 @@ def view_cluster(
     """The cluster as checks see it, with its ``services`` where they are viewed already."""
     from zoneward.advice.findings.cluster_view import ClusterView, ServiceView
     from zoneward.cli.cluster_input import controller_lease_name
-    from zoneward.cli.planned_services import read_workload_objects, with_what_if
+    from zoneward.cli.planned_services import read_workload_objects
     from zoneward.kube.leases import is_led
     from zoneward.kube.workload_objects import Lease, MutatingAdmissionPolicy, MutatingAdmissionPolicyBinding
 
@@ -125,7 +135,7 @@ def view_cluster(
             ServiceView(
                 selected.input_of(service),
                 selected.now_of(service),
-                with_what_if(service, options, selected.configuration) if options.what_if else None,
+                selected.asked_of(service).service if options.what_if else None,
             )
             for service in selected.services
         )
@@ -134,7 +144,7 @@ def view_cluster(
     def of_type(type_: type[T]) -> Iterable[T]:
         return (object_ for object_ in snapshot.workload_objects if isinstance(object_, type_))
 
-    overlays = selected.overlays()
+    overlays = selected.states.overlays
     lacking = dict(objects.lacking)
     if not any(service.runs_zoneward for service in services):
         # Only a Service of Zoneward's controller needs its Lease.

@@ -131,7 +131,7 @@ def know_cluster_demand(configuration: Configuration, access: "ClientConfig") ->
     """As `know_demand`, before anything else of a running cluster is read: it lists the Nodes where they matter."""
     from zoneward.cli.known_demand import know_demand
 
-    if configuration.demand.source != "prometheus":
+    if configuration.demand.source not in ("file", "prometheus"):
         return know_demand(configuration)
     from zoneward.client.list_pager import list_all
     from zoneward.client.resources import NODES

@@ -8,15 +8,17 @@ from typing import Final
 
 import click
 
-from zoneward.advice.cluster_abilities import ClusterAbilities, abilities_of, kubernetes_minor
+from zoneward.advice.cluster_abilities import ClusterAbilities, abilities_of
 from zoneward.advice.comparison import (
     COMPARED,
     ComparedApproach,
     ComparisonTotals,
     InForce,
     Recommendation,
+    first_services,
     recommend,
 )
+from zoneward.advice.deciders import ClusterStates
 from zoneward.advice.json_value import round_percents
 from zoneward.advice.node_proxies import NodeProxies
 from zoneward.cli.cluster_input import load_configuration
@@ -30,7 +32,7 @@ from zoneward.cli.options import (
     unknown_approach,
 )
 from zoneward.cli.output import page_source, print_json, print_notes, print_table, print_text, wants_color, write
-from zoneward.cli.planned_services import SelectedServices, configuration_of_kubernetes, select_services
+from zoneward.cli.planned_services import SelectedServices, built_in_slices, select_services
 from zoneward.cli.service_processes import CHUNK, in_processes, waiting
 from zoneward.kube.gc_tuning import without_gc
 from zoneward.kube.input_error import InputError
@@ -85,11 +87,11 @@ def command(
         top = _TOP_ON_TERMINAL if output == "table" and sys.stdout.isatty() else 0
     request = read_request(options, chosen_approaches(only, options))
     print_notes(options, request.selected.notes)
-    zones = request.selected.cluster_state.demand.zones
-    if output == "table" and len(zones) == 1:
+    zone = request.selected.cluster_state.demand.only_zone
+    if output == "table" and zone is not None:
         from zoneward.report.terminal_text import join_wrapped
 
-        line = f"All nodes are in zone {zones[0]}: no traffic leaves it, with any setting."
+        line = f"All nodes are in zone {zone}: no traffic leaves it, with any setting."
         print_text(options, join_wrapped([line]))
         return
     recommendations = compare_services(request, options)
@@ -104,8 +106,9 @@ def command(
         totals.add(recommendation.comparison)
         if not changed or _changes(recommendation):
             compared.append(recommendation)
-    is_part = 0 < top < len(compared)
-    shown = _sorted(compared, sort or ("gain" if is_part else "name"))[: top or None]
+    is_part = 0 < top < totals.services
+    ordered = _sorted(compared, sort or ("gain" if is_part else "name"))
+    shown = first_services(ordered, top, lambda recommendation: recommendation.comparison.key)
     if output == "csv":
         for line in comparison_report.csv_lines(shown):
             write(line)
@@ -139,13 +142,15 @@ def command(
 
 @dataclass(frozen=True)
 class ComparisonRequest:
-    """What is compared: some approaches for the selected Services of a snapshot.
+    """What is compared: some approaches for the selected Services of a snapshot, as Zoneward decides or would decide.
+    ``states`` say about which of them Kubernetes decides.
 
     If options change the cluster, proxies and abilities are those of the cluster as it was read. ``flows``: with those
     between zones. ``writes_slices``: somebody else than Kubernetes writes the slices, or is asked about.
     """
 
     selected: SelectedServices
+    states: ClusterStates
     approaches: tuple[str, ...]
     node_proxies: NodeProxies
     abilities: ClusterAbilities
@@ -160,12 +165,15 @@ class ComparisonRequest:
 
     def compare(self, service: Service) -> tuple[Recommendation, ...]:
         """All address families of one of the Services."""
+        given, read = self.selected.input_of(service), self.selected.unchanged
+        decided_by, _ = self.states.decided(service, given.slices)
         return recommend(
-            self.selected.input_of(service),
+            given,
+            built_in=decided_by.is_of_kubernetes,
             approaches=self.approaches,
             node_proxies=self.node_proxies,
-            abilities=self.abilities,
-            unchanged=None if self.selected.unchanged is None else self.selected.unchanged.input_of(service),
+            abilities=replace(self.abilities, overlay=given.cluster_state.configuration.is_overlay),
+            unchanged=None if read is None else read.input_of(service),
             flows=self.flows,
         )
 
@@ -188,18 +196,22 @@ def chosen_approaches(only: Iterable[str], options: Options) -> tuple[str, ...]:
 def read_request(options: Options, approaches: tuple[str, ...]) -> ComparisonRequest:
     """Read the snapshot. Raises InputError or a usage error, before anything is printed."""
     with waiting(options, "reading"):
-        selected = select_services(options)
+        selected = select_services(options, assumes_kubernetes=True)
     read = selected.unchanged or selected
     abilities = abilities_of(
         read.snapshot.slices,
         node_proxies=read.node_proxies,
-        configuration=selected.configuration,
-        kubernetes=kubernetes_minor(read.snapshot.nodes),
+        configuration=selected.of_zoneward.configuration,
+        kubernetes=read.kubernetes,
     )
+    has_overlay = abilities.overlay or bool(selected.states.overlays)
+    abilities = replace(abilities, overlay=has_overlay, same_zone=selected.cluster_state.same_zone_value)
     if options.with_mode in ("controller", "proxy"):
         abilities = replace(abilities, controller=True)
-    of_kubernetes = configuration_of_kubernetes(selected.configuration, options, read.snapshot)
-    return ComparisonRequest(selected, approaches, read.node_proxies, abilities, writes_slices=of_kubernetes is None)
+    is_written = read.states.kubernetes is None or not built_in_slices(read.snapshot)
+    return ComparisonRequest(
+        selected.of_zoneward, selected.states, approaches, read.node_proxies, abilities, writes_slices=is_written
+    )
 
 
 def compare_services(
@@ -222,8 +234,7 @@ def _sorted(compared: list[Recommendation], sort: str) -> list[Recommendation]:
 
     def key(recommendation: Recommendation) -> tuple[bool, float]:
         comparison = recommendation.comparison
-        # Without slices, the Service's own settings are the start.
-        value = value_of(comparison.now or comparison.today, comparison.find(comparison.best))
+        value = value_of(comparison.start, comparison.find(comparison.best))
         return (value is None, -value if value is not None else 0.0)
 
     return sorted(compared, key=key)
@@ -231,17 +242,17 @@ def _sorted(compared: list[Recommendation], sort: str) -> list[Recommendation]:
 
 def _changes(recommendation: Recommendation) -> bool:
     comparison = recommendation.comparison
-    start, best = comparison.now or comparison.today, comparison.find(comparison.best)
+    start, best = comparison.start, comparison.find(comparison.best)
     return best is not None and round_percents(start.in_zone_traffic, start.max_overload) != round_percents(
         best.in_zone_traffic, best.max_overload
     )
 
 
-def _gain(start: InForce | ComparedApproach, best: ComparedApproach | None) -> float | None:
+def _gain(start: InForce, best: ComparedApproach | None) -> float | None:
     return None if best is None or best.score is None or start.score is None else best.score - start.score
 
 
-_VALUES: Final[dict[str, Callable[[InForce | ComparedApproach, ComparedApproach | None], float | None]]] = {
+_VALUES: Final[dict[str, Callable[[InForce, ComparedApproach | None], float | None]]] = {
     "gain": _gain,
     "score": lambda _start, best: None if best is None else best.score,
     "in-zone": lambda start, _best: None if start.in_zone_traffic is None else -start.in_zone_traffic,

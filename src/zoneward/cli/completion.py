@@ -1,4 +1,4 @@
-"""``zoneward completion``, how bash completes, and what a shell offers for namespaces, Services, nodes and contexts.
+"""``zoneward completion``, how shells complete, and what they offer for namespaces, Services, nodes and contexts.
 
 Completion reports no errors and waits at most for `TIME_LIMIT`, so that it never disturbs the line being typed.
 """
@@ -14,6 +14,8 @@ import click
 from click.shell_completion import (
     BashComplete,
     CompletionItem,
+    FishComplete,
+    ZshComplete,
     add_completion_class,
     get_completion_class,
     split_arg_string,
@@ -38,6 +40,8 @@ _COMPRESSED: Final = 20
 _SAFE: Final = re.compile(r"(?!-)[\w.,:/@+-]+", re.ASCII)
 """A shell takes these letters as they are, wherever they come from, and no command takes the word for an option."""
 
+_KIND_NAMES: Final = ("svc", "service", "services")
+
 _Candidates = Callable[[click.Context, str], Iterable[str]]
 _ShellComplete = Callable[[click.Context, click.Parameter, str], list[CompletionItem[str]]]
 
@@ -50,9 +54,17 @@ def begin_completion() -> None:
     signal.setitimer(signal.ITIMER_REAL, PROCESS_TIME_LIMIT)
 
 
-def complete_files(_ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
-    """Leave it to the shell, which completes files."""
-    return [CompletionItem(incomplete, type="file")]
+def complete_names_or_files(*names: str) -> _ShellComplete:
+    """Offer the names, and files, which the shell completes."""
+
+    def complete(_ctx: click.Context, _option: click.Parameter, incomplete: str) -> list[CompletionItem[str]]:
+        matches = [CompletionItem(name) for name in names if name.startswith(incomplete)]
+        return [*matches, CompletionItem(incomplete, type="file")]
+
+    return complete
+
+
+complete_files: Final = complete_names_or_files()
 
 
 def _completing(candidates: _Candidates) -> _ShellComplete:
@@ -64,6 +76,10 @@ def _completing(candidates: _Candidates) -> _ShellComplete:
         return []
 
     return complete
+
+
+def complete_names(*names: str) -> _ShellComplete:
+    return _completing(lambda _ctx, _incomplete: names)
 
 
 @_completing
@@ -94,8 +110,11 @@ def complete_node(ctx: click.Context, _incomplete: str) -> Iterable[str]:
 
 @_completing
 def complete_service(ctx: click.Context, incomplete: str) -> Iterable[str]:
-    """``NAMESPACE/SERVICE`` after a slash and where all namespaces are meant, else the names alone."""
-    named, slash, _ = incomplete.partition("/")
+    """``NAMESPACE/SERVICE`` after a slash and where all namespaces are meant, else the names alone; after ``svc/``
+    again with it."""
+    wanted = without_kind(incomplete)
+    kind = incomplete.removesuffix(wanted)
+    named, slash, _ = wanted.partition("/")
     given = ctx.params.get("namespaces") or tuple(filter(None, (ctx.params.get("namespace"),)))
     snapshot = _snapshot(ctx)
     keys: Iterable[ObjectKey]
@@ -107,21 +126,45 @@ def complete_service(ctx: click.Context, incomplete: str) -> Iterable[str]:
 
         access = _access(ctx)
         every = bool(ctx.params.get("all_namespaces"))
-        wanted = (named,) if slash else (None,) if every else given or (access.namespace,)
-        keys = [key for namespace in wanted for key in _list(access, SERVICES, namespace=namespace)]
+        namespaces = (named,) if slash else (None,) if every else given or (access.namespace,)
+        keys = [key for namespace in namespaces for key in _list(access, SERVICES, namespace=namespace)]
         is_named = not every
     if given:
         keys = [key for key in keys if key[0] in given]
-    return [name if is_named and not slash else f"{namespace}/{name}" for namespace, name in keys]
+    return [kind + (name if is_named and not slash else f"{namespace}/{name}") for namespace, name in keys]
+
+
+def without_kind(name: str) -> str:
+    """``cart`` for ``svc/cart``, as kubectl takes it. A namespace of such a name has to be given by ``-n``."""
+    kind, slash, rest = name.partition("/")
+    return rest if slash and kind.lower() in _KIND_NAMES else name
 
 
 @_completing
 def complete_approaches(_ctx: click.Context, incomplete: str) -> Iterable[str]:
-    """The last of several names with commas between."""
     from zoneward.routing.what_if import WHAT_IF_VALUES
 
+    return _last_of_list(incomplete, WHAT_IF_VALUES)
+
+
+@_completing
+def complete_algorithms(_ctx: click.Context, incomplete: str) -> Iterable[str]:
+    from zoneward.lab.contenders import ALGORITHMS
+
+    return _last_of_list(incomplete, ("all", *ALGORITHMS))
+
+
+@_completing
+def complete_encodings(_ctx: click.Context, incomplete: str) -> Iterable[str]:
+    from zoneward.routing.simulation_results import ENCODINGS
+
+    return _last_of_list(incomplete, ("all", "both", *ENCODINGS))
+
+
+def _last_of_list(incomplete: str, names: Iterable[str]) -> list[str]:
+    """The last of several names with commas between."""
     before, comma, _ = incomplete.rpartition(",")
-    return [before + comma + value for value in WHAT_IF_VALUES]
+    return [before + comma + name for name in names]
 
 
 # --- where names come from --------------------------------------------------------------------------------------------
@@ -201,6 +244,68 @@ _BASH: Final = r"""%(complete_func)s() {
 complete -o nosort -F %(complete_func)s %(prog_name)s
 """
 
+_ZSH: Final = r"""#compdef %(prog_name)s
+
+%(complete_func)s() {
+    local -a names described response
+    local type name about
+    (( ! $+commands[%(prog_name)s] )) && return 1
+
+    response=("${(@f)$(
+        env COMP_WORDS="${words[*]}" COMP_CWORD=$((CURRENT-1)) %(complete_var)s=zsh_complete %(prog_name)s
+    )}")
+    # zsh replaces the whole word, but what is offered for --option=value is the value alone.
+    [[ ${words[CURRENT]} == --*=* ]] && compset -P 1 '*='
+
+    for type name about in ${response}; do
+        case $type in
+            dir) _path_files -/ ;;
+            file) _path_files -f ;;
+            plain) [[ $about == _ ]] && names+=("$name") || described+=("$name:$about") ;;
+        esac
+    done
+    (( $#described )) && _describe -V unsorted described
+    (( $#names )) && compadd -V unsorted -a names
+}
+
+compdef %(complete_func)s %(prog_name)s
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
+    # zsh loads this file as the function when it first completes the command.
+    %(complete_func)s "$@"
+fi
+"""
+
+_FISH: Final = r"""function %(complete_func)s
+    # fish matches the whole word, but what is offered for --option=value is the value alone.
+    set -l option (string match --regex -- '^--[^=]*=' (commandline -ct))
+    set -l line (commandline -cp | string collect)
+    for completion in (env %(complete_var)s=fish_complete COMP_LINE="$line" %(prog_name)s)
+        set -l candidates
+        set -l parts (string split --max 1 , $completion)
+        switch $parts[1]
+            case dir
+                set candidates (__fish_complete_directories $parts[2])
+            case file
+                set candidates (__fish_complete_path $parts[2])
+            case plain
+                set candidates $parts[2]
+        end
+        for candidate in $candidates
+            printf '%%s\n' "$option$candidate"
+        end
+    end
+end
+
+complete --no-files --command %(prog_name)s --arguments "(%(complete_func)s)"
+"""
+
+
+def _typed_words() -> tuple[list[str], str]:
+    """The words before the one that is being typed, and this one."""
+    # The x shows where this one ends: it may be empty, or end with a space inside of quotes.
+    *words, last = split_arg_string(os.environ.get("COMP_LINE", "") + "x")
+    return words[1:], last[:-1]
+
 
 @add_completion_class
 class LineComplete(BashComplete):
@@ -214,9 +319,24 @@ class LineComplete(BashComplete):
         """click would start a bash for this, before each answer."""
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        line = os.environ.get("COMP_LINE", "")
-        words = split_arg_string(line)[1:]
-        return (words, "") if not words or line[-1:].isspace() else (words[:-1], words[-1])
+        return _typed_words()
+
+
+@add_completion_class
+class WordComplete(ZshComplete):
+    """click's script drops what is before the = of a word."""
+
+    source_template = _ZSH
+
+
+@add_completion_class
+class FishLineComplete(FishComplete):
+    """click's script offers nothing after a =, and cuts values and descriptions at their first comma."""
+
+    source_template = _FISH
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        return _typed_words()
 
 
 @click.command("completion")

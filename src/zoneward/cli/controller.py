@@ -2,7 +2,6 @@
 
 import os
 import socket
-from datetime import UTC, datetime
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Final
 
@@ -98,8 +97,8 @@ def command(*, overlay: bool, take_over: bool, only_marked: bool, compat: str | 
     """Watch a cluster and keep its EndpointSlices up to date, or the hints in them, until SIGTERM or Ctrl-C.
 
     One of --overlay, --only-marked and --take-over is required, here or as `controller.mode` in the file of --config.
-    `zoneward plan -A` shows at any time what the controller would decide. Several replicas may run: the one that holds
-    the Lease writes, and another one takes over when it stops.
+    `zoneward plan -A --with overlay` and `--with controller` show at any time what the controller would decide. Several
+    replicas may run: the one that holds the Lease writes, and another one takes over when it stops.
 
     Durations have the format of Go: 500ms, 15s, 1m30s.
 
@@ -124,7 +123,6 @@ def _run(options: DaemonOptions, *, is_upstream: bool) -> int:
     configuration, figures = with_demand_file(configuration)
     access, log = options.connect(settings.log_format)
 
-    from zoneward.client.error_messages import log_message
     from zoneward.daemon.program import run_program
 
     async def work(stop: "asyncio.Event") -> None:
@@ -146,9 +144,7 @@ def _run(options: DaemonOptions, *, is_upstream: bool) -> int:
         )
         await program.run(stop)
 
-    return run_program(
-        work, name="controller", log=log, error_message=lambda error: log_message(error, access, now=datetime.now(UTC))
-    )
+    return run_program(work, name="controller", log=log, access=access)
 
 
 def _settings(options: DaemonOptions, *, is_upstream: bool) -> "tuple[Configuration, ControllerConfiguration]":
@@ -190,9 +186,9 @@ def with_demand_file(configuration: "Configuration") -> "tuple[Configuration, Fi
     if not isinstance(said, DemandFigures):
         return replace(configuration, demand=replace(demand, source="cpu", zones=said)), None
 
-    async def read(_nodes: "Collection[str]") -> DemandFigures:
+    async def read(nodes: "Collection[str]") -> DemandFigures:
         try:
-            figures = await asyncio.to_thread(read_demand_file, name)
+            figures = await asyncio.to_thread(read_demand_file, name, nodes=nodes)
         except InputError as error:
             raise FiguresUnavailable(str(error)) from None
         if not isinstance(figures, DemandFigures):

@@ -2,6 +2,8 @@
 
 import click
 
+from zoneward.cli.completion import complete_files
+
 
 @click.command("demo")
 @click.option(
@@ -13,7 +15,12 @@ import click
     help="Speed factor of the script.",
 )
 @click.option("--plain", is_flag=True, help="Print lines, as without a terminal.")
-@click.option("--save", metavar="FILE", help="Save the cluster as it is at the end (JSON), for -f of other commands.")
+@click.option(
+    "--save",
+    metavar="FILE",
+    shell_complete=complete_files,
+    help="Save the cluster as it is at the end (JSON), for -f of other commands.",
+)
 def command(*, speed: float, plain: bool, save: str | None) -> int:
     """Watch the controller at work, without a cluster: an API server in memory, a shop in three zones, and a script
     that scales, rolls out, takes a zone down and brings it back. It ends after forty seconds; Ctrl-C ends it sooner.

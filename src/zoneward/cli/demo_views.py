@@ -199,12 +199,12 @@ class DemoScreen:
 def _table(story: DemoStory, cache: InformerCache, width: int) -> Sequence["RenderableType"]:
     """The table as other commands print it, in parts, without the last line, which is about their options."""
     from zoneward.report.plan_table import plan_parts
-    from zoneward.report.terminal_text import StyledText, join_lines
+    from zoneward.report.terminal_text import StyledText, join_wrapped
 
     parts = plan_parts(story.plans, demand=compute_demand(cache.nodes), configuration=Configuration())
     *above, legend = parts.for_terminal(width).renderables
     assert isinstance(legend, StyledText)
-    return *above, join_lines(legend.split("\n")[:-1])
+    return *above, join_wrapped(legend.split("\n")[:-1])
 
 
 def zones_now(cache: InformerCache) -> Sequence[ZoneStatus]:

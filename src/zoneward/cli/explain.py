@@ -4,18 +4,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from zoneward.cli.options import GroupedCommand, Options, measured_options, output_option, planning_options
+from zoneward.cli.options import ONE_SERVICE, GroupedCommand, Options, measured_options, output_option, planning_options
 from zoneward.cli.output import page_source, print_json, print_notes, table_width, wants_color, write
 from zoneward.kube.input_error import InputError
 
 if TYPE_CHECKING:
-    from zoneward.advice.explanation import Explanation
+    from zoneward.advice.explanation import Explanation, FamilyExplanation
     from zoneward.advice.measured_flows import MeasuredFlows
     from zoneward.cli.planned_services import SelectedServices
 
 
 @click.command("explain", cls=GroupedCommand)
-@planning_options()
+@planning_options(services=ONE_SERVICE)
 @output_option("text|json|svg|html", "svg: a picture of zones and endpoints; html: a page with it.")
 @measured_options("Show where connections went beside what is predicted, node by node")
 def command(*, options: Options, output: str) -> None:
@@ -36,7 +36,7 @@ def command(*, options: Options, output: str) -> None:
     from zoneward.kube.gc_tuning import without_gc
 
     with without_gc():
-        selected = select_services(options, workloads=True, views_kubernetes=True)
+        selected = select_services(options, workloads=True)
         documents, measured_notes = read_measured_input(selected)
         measured = measure_flows(documents)
         explanation = _explain(selected, options, measured)
@@ -59,9 +59,12 @@ def command(*, options: Options, output: str) -> None:
 
 
 def _explain(selected: "SelectedServices", options: Options, measured: "MeasuredFlows | None") -> "Explanation":
+    from msgspec import structs
+
     from zoneward.advice.explanation import explain_service
     from zoneward.advice.service_input import ServiceInput
-    from zoneward.cli.planned_services import read_workload_objects, with_what_if
+    from zoneward.advice.shell_commands import in_cluster
+    from zoneward.cli.planned_services import read_workload_objects
     from zoneward.routing.phrases import listed
 
     if len(selected.services) != 1:
@@ -70,16 +73,23 @@ def _explain(selected: "SelectedServices", options: Options, measured: "Measured
     (service,) = selected.services
 
     def given(cluster: "SelectedServices") -> ServiceInput:
-        return cluster.input_of(
-            with_what_if(service, options, cluster.configuration), read_workload_objects(cluster.snapshot)
-        )
+        return cluster.asked_of(service, read_workload_objects(cluster.snapshot))
 
-    read, of_zoneward = selected.unchanged, selected.of_zoneward()
-    return explain_service(
-        given(selected),
+    read, decided = selected.unchanged, given(selected)
+    explanation = explain_service(
+        decided,
         node_proxies=(read or selected).node_proxies,
         actual=service,
         unchanged=given(read) if read is not None else None,
-        of_zoneward=given(of_zoneward) if of_zoneward is not None else None,
+        of_zoneward=given(selected.of_zoneward) if decided.cluster_state.is_of_kubernetes else None,
         measured=measured,
     )
+
+    def with_cluster(family: "FamilyExplanation") -> "FamilyExplanation":
+        fixes = (
+            structs.replace(fix, commands=tuple(in_cluster(command, options.cluster_words) for command in fix.commands))
+            for fix in family.fixes
+        )
+        return structs.replace(family, fixes=tuple(fixes))
+
+    return structs.replace(explanation, families=tuple(map(with_cluster, explanation.families)))

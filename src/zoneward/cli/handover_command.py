@@ -1,7 +1,7 @@
 """What ``adopt`` and ``release`` share: their options, the Service, and how each step is reported or shown."""
 
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import wraps
@@ -17,7 +17,7 @@ from zoneward.cli.cluster_input import (
     know_cluster_demand,
     load_configuration,
 )
-from zoneward.cli.completion import complete_files, complete_namespace, complete_service
+from zoneward.cli.completion import complete_files, complete_namespace, complete_service, without_kind
 from zoneward.cli.daemon_command import CLUSTER_OPTIONS
 from zoneward.cli.live_output import INTERRUPTED
 from zoneward.cli.options import Options, add_options
@@ -98,6 +98,7 @@ def run_handover(service: str, direction: HandoverCommand, *, options: Options, 
 
     Raises a usage error or InputError; after the first write its message has the command that continues.
     """
+    from zoneward.advice.shell_commands import in_cluster
     from zoneward.client.api_errors import CallFailed
     from zoneward.controller.handover.service_handover import HandoverTimeouts, ServiceHandover
 
@@ -131,14 +132,15 @@ def run_handover(service: str, direction: HandoverCommand, *, options: Options, 
             await handover.read_state(needs_plan=lambda _service: False)
             problem = await _missing_controller(transport, options)
         if dry_run:
-            await _print_steps(handover, direction, name, problem)
+            await _print_steps(handover, direction, name, problem, options.cluster_words)
         elif problem is not None:
             raise InputError(f"Service {name}", f"{problem}. Nothing was written; --force continues")
         else:
             print_line(f"Service {name}: {await direction.run(handover)}")
             print_notes(options, [Note(direction.note)] if direction.note else [])
 
-    retry = f"{direction.command} {name}"
+    words = (*options.cluster_words, *([f"--config={options.config}"] if options.config else []))
+    retry = in_cluster(f"{direction.command} {name}", words)
     try:
         call_cluster(access, run)
     except KeyboardInterrupt:
@@ -153,7 +155,7 @@ def run_handover(service: str, direction: HandoverCommand, *, options: Options, 
 
 
 def _find_service(service: str, options: Options) -> "tuple[ClientConfig, ObjectKey]":
-    namespace, slash, name = service.rpartition("/")
+    namespace, slash, name = without_kind(service).rpartition("/")
     if not name or "/" in namespace or (slash and not namespace):
         raise click.UsageError(f"expected [NAMESPACE/]SERVICE, got {service!r}")
     given = options.namespaces[0] if options.namespaces else namespace
@@ -164,10 +166,10 @@ def _find_service(service: str, options: Options) -> "tuple[ClientConfig, Object
 
 
 async def _missing_controller(transport: "Transport", options: Options) -> str | None:
-    """Why no controller is known to run; None where a replica holds the Lease."""
+    """Why no controller is known to update slices; None where a replica that does holds the Lease."""
     from zoneward.client.api_errors import Forbidden
     from zoneward.client.optional_objects import list_controller_leases
-    from zoneward.kube.leases import is_held
+    from zoneward.kube.leases import is_held, writes_no_slices
 
     expected, name = "expected a running zoneward controller, which updates the slices", controller_lease_name(options)
     try:
@@ -175,8 +177,12 @@ async def _missing_controller(transport: "Transport", options: Options) -> str |
     except Forbidden as error:
         return f"{expected}; whether one runs is unknown: {error}"
     now = datetime.now(UTC)
-    if any(is_held(lease, now=now) for lease in leases):
+    held = [lease for lease in leases if is_held(lease, now=now)]
+    if not all(map(writes_no_slices, held)):
         return None
+    if held:
+        where = ", ".join(f"{lease.metadata.namespace}/{name}" for lease in held)
+        return f"{expected}, found none: the one with the Lease {where} is an overlay, which writes no slices"
     if not leases:
         return f"{expected}, found none: there is no Lease {name} in any namespace"
     where = ", ".join(f"{lease.metadata.namespace}/{name}" for lease in leases)
@@ -186,7 +192,9 @@ async def _missing_controller(transport: "Transport", options: Options) -> str |
 # --- dry run ----------------------------------------------------------------------------------------------------------
 
 
-async def _print_steps(handover: "ServiceHandover", direction: HandoverCommand, name: str, problem: str | None) -> None:
+async def _print_steps(
+    handover: "ServiceHandover", direction: HandoverCommand, name: str, problem: str | None, cluster: Sequence[str]
+) -> None:
     from zoneward.controller.handover.handover_steps import all_steps
 
     state = await handover.read_state()
@@ -194,12 +202,12 @@ async def _print_steps(handover: "ServiceHandover", direction: HandoverCommand, 
     for line in (*warnings, *direction.warnings(state.service)):
         print_line(f"# {line}")
     for index, step in enumerate(all_steps(state, direction.next_step(handover)), start=1):
-        click.echo("".join(_step_text(index, step, name)), nl=False)
+        click.echo("".join(_step_text(index, step, name, cluster)), nl=False)
 
 
-def _step_text(index: int, step: "HandoverStep", name: str) -> Iterator[str]:
+def _step_text(index: int, step: "HandoverStep", name: str, cluster: Sequence[str]) -> Iterator[str]:
     """A step as a comment, followed by what it writes as YAML documents."""
-    from zoneward.advice.shell_commands import kubectl
+    from zoneward.advice.shell_commands import in_cluster, kubectl
     from zoneward.controller.handover.handover_steps import ChangeService, DeleteSlices, WaitForOthers, WriteSlices
     from zoneward.report.manifests import slice_document, to_yaml
 
@@ -208,7 +216,7 @@ def _step_text(index: int, step: "HandoverStep", name: str) -> Iterator[str]:
     if isinstance(step, ChangeService):
         namespace, _, service = name.partition("/")
         command = kubectl("patch", "--type=merge", names=("service", service), namespace=namespace)
-        lines.append(f"   {command} with:")
+        lines.append(f"   {in_cluster(command, cluster)} with:")
         documents.append(step.change)
     elif isinstance(step, WriteSlices):
         documents += [slice_document(slice_) for slice_ in (*step.create, *step.update)]

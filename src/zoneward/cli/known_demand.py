@@ -3,7 +3,7 @@
 import csv
 import sys
 from collections.abc import Collection, Coroutine, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from io import StringIO
 from itertools import chain
@@ -82,13 +82,13 @@ def know_demand(
 ) -> KnownDemand:
     """Read the file or ask the Prometheus of the configuration; without either, nothing is read.
 
-    ``nodes``: the names of the cluster's Nodes: of a Prometheus only their programs count. ``zones`` of its Nodes and
+    ``nodes``: the names of the cluster's Nodes: only what their programs counted counts. ``zones`` of its Nodes and
     its ``services`` show what is unknown there. None: nobody knows them yet. Raises InputError where nothing useful
     came, and for a zone in a file that no Node is in.
     """
     settings, source_name, figures = configuration.demand, "", None
     if settings.source == "file":
-        read = read_demand_file(settings.file or "")
+        read = read_demand_file(settings.file or "", nodes=nodes)
         source_name = STDIN_NAME if settings.file == STDIN else without_password(settings.file or "")
         if isinstance(read, DemandFigures):
             figures = read
@@ -189,20 +189,20 @@ _MEASURED: Final = f'"{KIND}'.encode()
 """The kinds of our own documents, and of lists of them, as they stand in JSON."""
 
 
-def read_demand_file(name: str) -> Parts | DemandFigures:
+def read_demand_file(name: str, *, nodes: Collection[str] | None = None) -> Parts | DemandFigures:
     """What a file says: CSV, YAML, JSON, or what proxies and meters measured (also a directory of it, or the URL where
-    they serve it). Raises InputError.
+    they serve it), on ``nodes`` as `documents_of`. Raises InputError.
     """
     if is_url(name):
         from zoneward.snapshots.measured_traffic_files import read_measured
 
-        return _from_documents(without_password(name), read_measured([name], stdin=None))
+        return _from_documents(without_password(name), read_measured([name], stdin=None), nodes)
     if name.lower().endswith(".csv"):
         parts = _from_csv(name)
     elif Path(name).is_dir():
         from zoneward.snapshots.measured_traffic_files import read_measured
 
-        return _from_documents(name, read_measured([name], stdin=None))
+        return _from_documents(name, read_measured([name], stdin=None), nodes)
     else:
         data = load(name, stdin=sys.stdin.buffer)
         name = STDIN_NAME if name == STDIN else name
@@ -210,7 +210,7 @@ def read_demand_file(name: str) -> Parts | DemandFigures:
         if text.lstrip().startswith(b"{") and _MEASURED in text:
             from zoneward.snapshots.measured_traffic_files import read_measured_traffic
 
-            return _from_documents(name, read_measured_traffic(name, text))
+            return _from_documents(name, read_measured_traffic(name, text), nodes)
         if len(text) > _MOST_MIB << 20:
             raise InputError(name, f"expected a {_WHAT}, got more than {_MOST_MIB} MiB")
         parts = _from_yaml(name, bytes(text))
@@ -222,16 +222,33 @@ def read_demand_file(name: str) -> Parts | DemandFigures:
     return parts
 
 
-def _from_documents(name: str, documents: Iterable[MeasuredTraffic]) -> DemandFigures:
+def documents_of(
+    nodes: Collection[str] | None, documents: Iterable[MeasuredTraffic], source: str
+) -> tuple[tuple[MeasuredTraffic, ...], tuple[str, ...]]:
+    """The documents of ``nodes``, of all with None or none, and notes on others: the Node that replaced another one
+    sends its traffic. Raises InputError where none remains."""
+    documents = tuple(documents)
+    unknown = tuple(sorted({document.node for document in documents} - {*nodes})) if nodes else ()
+    if not unknown:
+        return documents, ()
+    known = tuple(document for document in documents if document.node not in unknown)
+    if not known:
+        expected = "expected documents of Nodes of this cluster, got none"
+        raise InputError(source, f"{expected}: {unknown[0]} is no Node of it")
+    return known, (f"not counted: {counted(len(unknown), 'measured node')} not in the cluster: {listed(unknown)}",)
+
+
+def _from_documents(name: str, documents: Iterable[MeasuredTraffic], nodes: Collection[str] | None) -> DemandFigures:
     from zoneward.routing.selection.traffic import combine_measurements, demand_figures
 
+    documents, notes = documents_of(nodes, documents, name)
     measurements = combine_measurements(documents)
     if measurements is None:
         raise InputError(name, f"expected a document of kind {KIND}, got none")
     figures = demand_figures(measurements)
     if not figures.amounts:
         raise InputError(name, "; ".join(("expected connections from a zone to a Service, got none", *figures.notes)))
-    return figures
+    return replace(figures, notes=(*figures.notes, *notes))
 
 
 # --- YAML and JSON ----------------------------------------------------------------------------------------------------

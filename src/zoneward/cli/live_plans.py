@@ -3,13 +3,20 @@
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 
+from zoneward.advice.deciders import NO_OVERLAYS, ClusterStates
 from zoneward.advice.decisions import DecisionDocument, decisions_document
 from zoneward.advice.node_proxies import NodeProxies, changes_kubelet
 from zoneward.advice.now import CurrentTraffic, traffic_now
 from zoneward.cli.cluster_input import service_ranking
 from zoneward.cli.known_demand import NO_PARTS, ServiceParts
 from zoneward.cli.options import Options
-from zoneward.cli.planned_services import build_cluster_state, configuration_of_kubernetes, proxies_in, with_what_if
+from zoneward.cli.planned_services import (
+    build_cluster_states,
+    configuration_of_kubernetes,
+    proxies_in,
+    read_overlays,
+    with_what_if,
+)
 from zoneward.client.informer_cache import InformerCache, subscribe_affected_services
 from zoneward.client.optional_objects import ProxyObjects
 from zoneward.client.resources import LiveNode, object_key_of
@@ -60,13 +67,13 @@ class LivePlans:
         self._views: dict[ObjectKey, tuple[DecisionDocument, ...]] = {}
         self.now: dict[ObjectKey, dict[str, CurrentTraffic]] = {}
         """What the slices in force do, by Service and address type."""
-        self.is_kubernetes = False
-        """Whether plans are those of Kubernetes, which nobody has to write."""
+        self._of_kubernetes: Configuration | None = None
+        self._overlays = NO_OVERLAYS
         self.proxy_objects = ProxyObjects()
         """What says which proxies run on the nodes; read once, before the first plan."""
         self._order: tuple[ObjectKey, ...] | None = None
         self.node_proxies = self._node_proxies()
-        self.cluster_state: ClusterState = self._cluster_state()
+        self._states = self._cluster_states()
         """As of the last update."""
         subscribe_affected_services(cache, self._mark_stale)
         cache.nodes.subscribe(self._on_node)
@@ -74,6 +81,16 @@ class LivePlans:
     @property
     def is_stale(self) -> bool:
         return bool(self._stale) or self._nodes_changed or self._demand_changed
+
+    @property
+    def cluster_state(self) -> ClusterState:
+        """That of the cluster as a whole, as of the last update."""
+        return self._states.of_most
+
+    def is_of_kubernetes(self, decision: DecisionDocument) -> bool:
+        """Whether a decision is what Kubernetes does: nobody has to write the slices."""
+        plan = self._plans.get((decision.namespace, decision.service))
+        return plan is not None and plan.is_of_kubernetes
 
     @property
     def order(self) -> tuple[ObjectKey, ...]:
@@ -87,15 +104,14 @@ class LivePlans:
         return self._plans[key]
 
     def begin(self) -> None:
-        """Mark all Services as stale, for their first plan. Where the built-in controller writes the slices now, plans
-        are those of Kubernetes.
+        """Mark all Services as stale, for their first plan. Where the built-in controller writes slices now, each plan
+        is by what decides about the Service.
         """
         snapshot = replace(
             self._proxy_snapshot(), services=tuple(self._cache.services), slices=tuple(self._cache.slices)
         )
-        of_kubernetes = configuration_of_kubernetes(self._configuration, self._options, snapshot)
-        if of_kubernetes is not None:
-            self._configuration, self.is_kubernetes = of_kubernetes, True
+        self._of_kubernetes = configuration_of_kubernetes(self._configuration, self._options, snapshot)
+        self._overlays = read_overlays(self.proxy_objects.config_maps)
         self._mark_stale({object_key_of(service) for service in self._cache.services})
 
     def update(self) -> Iterator[list[DecisionChange]]:
@@ -105,8 +121,8 @@ class LivePlans:
         """
         if self._nodes_changed or self._demand_changed:
             self.node_proxies = self._node_proxies()
-            before, self.cluster_state = self.cluster_state, self._cluster_state(before=self.cluster_state)
-            if before.affects_all_services(self.cluster_state):
+            before, self._states = self._states, self._cluster_states(before=self.cluster_state)
+            if before.affect_all_services(self._states):
                 self._stale.update(self._plans)
             self._nodes_changed = self._demand_changed = False
         for key in self._in_order(self._stale):
@@ -130,17 +146,20 @@ class LivePlans:
         if self._nodes_changed or self._demand_changed:
             self._on_stale()
 
-    def _cluster_state(self, before: ClusterState | None = None) -> ClusterState:
+    def _cluster_states(self, before: ClusterState | None = None) -> ClusterStates:
         cache = self._cache
         if before is not None and not self._nodes_changed:
             zones = before.node_zones
         else:
             zones = {node.metadata.name: node_zone(node) for node in cache.nodes}
         # Pods are watched: where the cache has none, the cluster has none.
-        return build_cluster_state(
+        return build_cluster_states(
             cache.nodes,
             zones,
+            options=self._options,
             configuration=self._configuration,
+            of_kubernetes=self._of_kubernetes,
+            overlays=self._overlays,
             pods_known=True,
             node_proxies=self.node_proxies,
             service_parts=self._service_parts,
@@ -181,13 +200,15 @@ class LivePlans:
             self._views.pop(key, None)
             self.now.pop(key, None)
             return _changes(before, ())
-        slices = sorted(cache.slices_of(*key), key=lambda slice_: slice_.metadata.name)
+        state, slices = self._states.decided(
+            service, tuple(sorted(cache.slices_of(*key), key=lambda slice_: slice_.metadata.name))
+        )
         plan = plan_service(
-            with_what_if(service, self._options, self._configuration),
+            with_what_if(service, self._options, state.configuration),
             # By name, as an API server lists them: equal clusters give equal plans.
             pods=sorted(cache.pods_of(*key), key=lambda pod: pod.metadata.name),
             slices=slices,
-            cluster_state=self.cluster_state,
+            cluster_state=state,
             taken=_Names(cache, key[0]),
         )
         if key not in self._plans:
@@ -196,13 +217,11 @@ class LivePlans:
         self.now[key] = traffic_now(
             service,
             slices=slices,
-            demand=self.cluster_state.for_service(service).demand,
+            demand=state.for_service(service).demand,
             node_proxies=self.node_proxies,
-            gates=self._configuration.gates,
+            gates=state.configuration.gates,
         )
-        after = self._views[key] = tuple(
-            decisions_document([plan], now=self.now, is_kubernetes=self.is_kubernetes)["decisions"]
-        )
+        after = self._views[key] = tuple(decisions_document([plan], now=self.now)["decisions"])
         return _changes(before, after)
 
 

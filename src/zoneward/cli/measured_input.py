@@ -9,9 +9,10 @@ from typing import Final
 import click
 from msgspec import structs
 
-from zoneward.advice.measured_flows import MeasuredFlows, measure_flows
-from zoneward.advice.prices import Charge, Prices, with_price
-from zoneward.cli.known_demand import ask_prometheus, prometheus_at
+from zoneward.advice.honored_traffic import NodeTraffic, node_traffic
+from zoneward.advice.measured_flows import MeasuredFlows, ServiceFamily, measure_flows
+from zoneward.advice.prices import Charge, PairPrices, Prices, with_price
+from zoneward.cli.known_demand import ask_prometheus, documents_of, prometheus_at
 from zoneward.cli.options import PROMETHEUS, Options
 from zoneward.cli.output import Note
 from zoneward.cli.planned_services import SelectedServices
@@ -19,6 +20,7 @@ from zoneward.kube.demand import MeasuredTraffic
 from zoneward.kube.input_error import ConfigurationError, InputError
 from zoneward.kube.objects import node_region, node_zone
 from zoneward.kube.prometheus_settings import PrometheusSettings, is_url, parse_window, window_text
+from zoneward.routing.demand import zone_regions
 from zoneward.routing.phrases import counted, listed
 from zoneward.snapshots.measured_traffic_files import read_measured, read_measured_traffic
 
@@ -28,8 +30,8 @@ _PRICE_OF_SAMPLE: Final = "0.01USD"
 def read_measured_input(
     selected: SelectedServices,
 ) -> tuple[tuple[MeasuredTraffic, ...], tuple[Note, ...]]:
-    """All documents of the options, in the order given, and notes; none without a source. Of a Prometheus only the
-    programs on the cluster's Nodes count. Raises InputError or a usage error."""
+    """All documents of the options, in the order given, and notes; none without a source. Only those of the cluster's
+    Nodes count: the Node that replaced another one sends its traffic. Raises InputError or a usage error."""
     options, nodes = selected.options, (selected.unchanged or selected).snapshot.node_names
     servers = {
         source: settings for source in options.measured_in if (settings := _prometheus(source, options)) is not None
@@ -50,10 +52,8 @@ def read_measured_input(
             raise InputError(f"{error}; a meter or a proxy has {servers[source].server}/measured") from error
         documents += answer
         notes += more
-    if nodes and documents and not any(document.node in nodes for document in documents):
-        got = min(document.node for document in documents)
-        raise InputError("--measured", f"expected documents of Nodes of this cluster, got none: {got} is no Node of it")
-    return tuple(documents), tuple(notes)
+    of_nodes, unknown = documents_of(nodes, documents, "--measured")
+    return of_nodes, (*notes, *map(Note, unknown))
 
 
 def _prometheus(source: str, options: Options) -> PrometheusSettings | None:
@@ -119,6 +119,32 @@ def read_measured_services(
     return selected, measured, prices, (*notes, *map(Note, left_out))
 
 
+def pair_prices_of(selected: SelectedServices, measured: MeasuredFlows, prices: Prices) -> PairPrices | None:
+    """The prices between zones; None without any, or without bytes."""
+    if not (measured.has_bytes and prices):
+        return None
+    return PairPrices(prices, zone_regions(selected.snapshot.nodes, selected.cluster_state.demand))
+
+
+def node_traffic_of(
+    selected: SelectedServices, measured: MeasuredFlows
+) -> dict[ServiceFamily, tuple[NodeTraffic, ...]]:
+    """Where the connections from each node went, and where the slices of the cluster should send them."""
+    services = {(service.metadata.namespace, service.metadata.name): service for service in selected.services}
+    return {
+        key: node_traffic(
+            service,
+            key[2],
+            connections,
+            zone_of=measured.zone_of,
+            slices=selected.snapshot.slices_of(service),
+            cluster_state=selected.cluster_state,
+        )
+        for key, connections in measured.connections.items()
+        if (service := services.get(key[:2])) is not None
+    }
+
+
 def _measured_of_sample(
     prices: Prices, charge: Charge | None
 ) -> tuple[tuple[MeasuredTraffic, ...], Prices, tuple[Note, ...]]:
@@ -149,7 +175,7 @@ def _select_measured(selected: SelectedServices, measured: MeasuredFlows) -> tup
     Zoneward decides by the demand that options or the configuration choose, else by the measured one, as its controller
     can.
     """
-    state = selected.cluster_state
+    state = selected.states.zoneward
     parts = measured.demand_parts(state.by_cpu)
     services = tuple(
         service for service in selected.services if (service.metadata.namespace, service.metadata.name) in parts
@@ -171,5 +197,5 @@ def _select_measured(selected: SelectedServices, measured: MeasuredFlows) -> tup
         notes.append(f"{counted(len(left_out - zoneless), 'Service')} without measured traffic left out")
     settings = state.configuration.demand
     is_chosen = selected.options.demand is not None or settings.source != "cpu" or bool(settings.zones)
-    state = replace(state, measured_parts=parts, service_parts=state.service_parts if is_chosen else parts)
-    return replace(selected, cluster_state=state, services=services), tuple(notes)
+    states = selected.states.with_parts(measured=parts, known=state.service_parts if is_chosen else parts)
+    return replace(selected, states=states, services=services), tuple(notes)

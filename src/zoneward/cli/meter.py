@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from zoneward.cli.completion import complete_node
 from zoneward.cli.daemon_command import DaemonOptions, cluster_options, import_program, log_options, setting_options
 
 if TYPE_CHECKING:
@@ -26,7 +27,9 @@ _SETTINGS: Final = {
 
 
 @click.command("meter", options_metavar="--node NAME [OPTIONS]")
-@click.option("--node", required=True, metavar="NAME", help="The Node that the meter runs on.")
+@click.option(
+    "--node", required=True, metavar="NAME", shell_complete=complete_node, help="The Node that the meter runs on."
+)
 @cluster_options
 @setting_options(_SETTINGS)
 @log_options
@@ -53,4 +56,4 @@ def command(*, node: str, **options: Any) -> int:
     async def work(stop: "asyncio.Event") -> None:
         await module.MeterProgram(access, node=node, settings=settings, log=log).run(stop)
 
-    return run_program(work, name="meter", log=log, error_message=str)
+    return run_program(work, name="meter", log=log, access=access)

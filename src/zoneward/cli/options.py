@@ -14,9 +14,13 @@ from zoneward.cli.completion import (
     complete_approaches,
     complete_context,
     complete_files,
+    complete_names_or_files,
     complete_namespace,
+    complete_node,
     complete_service,
+    without_kind,
 )
+from zoneward.kube import names
 from zoneward.kube.input_error import did_you_mean
 from zoneward.routing.what_if import WHAT_IF_VALUES, find_what_if_value
 
@@ -112,6 +116,14 @@ class Options:
     quiet: bool = False
     verbose: int = 0
 
+    @property
+    def cluster_words(self) -> tuple[str, ...]:
+        """The options that name the cluster, for commands that people copy; none where files replace the cluster."""
+        if self.files or self.sample:
+            return ()
+        named = (("--kubeconfig", self.kubeconfig), ("--context", self.context), ("--as", self.impersonate))
+        return tuple(f"{name}={value}" for name, value in named if value)
+
 
 # --- values of options ------------------------------------------------------------------------------------------------
 
@@ -140,7 +152,8 @@ class WhatIfChoice(click.Choice[str]):
         known = find_what_if_value(str(value))
         if known is None:
             raise click.BadParameter(unknown_approach(str(value)), ctx, param)
-        return known
+        # It means PreferSameZone, and some proxies know only this name.
+        return names.PREFER_CLOSE if value == names.PREFER_CLOSE else known
 
 
 def unknown_approach(name: str) -> str:
@@ -211,9 +224,20 @@ _PROXY_HELP: Final = (
     " cilium-1.18-service-topology (1.11 to 1.20), kube-router, kube-proxy-windows, zoneward; or what it honors:"
     " current, zone-slices, zone-hints, annotation, no-hints."
 )
+
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def files_option(about: str) -> Decorator:
+    """Give a command ``-f``."""
+    return click.option(
+        "-f", "--filename", "files", multiple=True, metavar="PATH", help=about, shell_complete=complete_files
+    )
+
+
 _INPUT: Final = (
-    click.option("-f", "--filename", "files", multiple=True, metavar="PATH", help=_FILES_HELP,
-                 shell_complete=complete_files),
+    files_option(_FILES_HELP),
     click.option("--sample", is_flag=True, help="Use the sample cluster that comes with Zoneward."),
     click.option("--context", "contexts", multiple=True, metavar="NAME", shell_complete=complete_context,
                  help="Use this context of the kubeconfig. advise, check and report take several, for a row each."),
@@ -229,7 +253,7 @@ _INPUT: Final = (
 _CHANGES: Final = (
     click.option("--without-zone", "without_zones", multiple=True, metavar="ZONE",
                  help="As if this zone had failed: its Nodes and the Pods on them are gone. May be repeated."),
-    click.option("--without-node", "without_nodes", multiple=True, metavar="NODE",
+    click.option("--without-node", "without_nodes", multiple=True, metavar="NODE", shell_complete=complete_node,
                  help="As if this Node and the Pods on it were gone. May be repeated."),
     click.option("--replicas", multiple=True, type=_ReplicasType(), metavar=_ReplicasType.name,
                  help="As if the Service had N Pods: more in zones with the fewest, or fewer in zones with the most."
@@ -258,7 +282,8 @@ color_option: Final = click.option(
 _SETTINGS: Final = (
     click.option("--config", metavar="FILE", help="A ZonewardConfiguration file; flags override it.",
                  shell_complete=complete_files),
-    click.option("--demand", metavar="cpu|nodes|even|FILE|URL|file|prometheus", shell_complete=complete_files,
+    click.option("--demand", metavar="cpu|nodes|even|FILE|URL|file|prometheus",
+                 shell_complete=complete_names_or_files("cpu", "nodes", "even", "file", "prometheus"),
                  help="Where traffic is expected to start: by the CPU of the nodes in each zone, by their number,"
                  " evenly in all zones, by a file (YAML, JSON, CSV or measured documents), by the URL of a document,"
                  " or by what a Prometheus says (http://HOST:PORT, or prometheus+URL with any path). file, prometheus:"
@@ -272,6 +297,10 @@ _NOTES: Final = (
 _SERVICES: Final = click.argument(
     "services", nargs=-1, metavar="[[NAMESPACE/]SERVICE]...", shell_complete=complete_service
 )
+ONE_SERVICE: Final = click.argument(
+    "services", nargs=-1, metavar="[NAMESPACE/]SERVICE", shell_complete=complete_service
+)
+"""The command says itself that it expects one."""
 
 
 PROMETHEUS: Final = "prometheus"
@@ -281,10 +310,7 @@ _MEASURED_SOURCES: Final = (
     " that scrapes them (http://HOST:PORT, or prometheus+URL with any path); or prometheus, that of the"
     " configuration. May be repeated."
 )
-_KIND_NAMES: Final = ("svc", "service", "services")
 _FILE_ENDINGS: Final = (".yaml", ".yml", ".json", ".gz")
-
-Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def add_options(*options: Decorator) -> Decorator:
@@ -298,14 +324,16 @@ def add_options(*options: Decorator) -> Decorator:
     return decorate
 
 
-def planning_options(*, what_if: bool = True, changes: bool = True, fleet: bool = False) -> Decorator:
+def planning_options(
+    *, what_if: bool = True, changes: bool = True, fleet: bool = False, services: Decorator = _SERVICES
+) -> Decorator:
     """Give a command all shared options; it receives them as one ``options``.
 
     ``what_if`` is off for a command that plans every approach anyway, ``changes`` for one about a cluster as it is.
-    ``fleet``: it takes several contexts.
+    ``fleet``: it takes several contexts. ``services``: its argument.
     """
     asking = (*(_CHANGES if changes else ()), *((_WHAT_IF,) if what_if else ()))
-    every = (*_INPUT, *asking, *_PROXY, *_MODES, *_SETTINGS, *_NOTES, _SERVICES)
+    every = (*_INPUT, *asking, *_PROXY, *_MODES, *_SETTINGS, *_NOTES, services)
     return _options(*every, fleet=fleet)
 
 
@@ -342,7 +370,7 @@ def measured_options(what: str) -> Decorator:
             "measured_in",
             multiple=True,
             metavar="FILE|URL|prometheus",
-            shell_complete=complete_files,
+            shell_complete=complete_names_or_files(PROMETHEUS),
             help=f"{what}: {_MEASURED_SOURCES}",
         ),
         click.option(
@@ -406,18 +434,12 @@ def _options(*options: Decorator, fleet: bool = False) -> Decorator:
             if all_namespaces and shared.namespaces:
                 raise click.UsageError("-n and -A: expected one of them, got both")
             _refuse_files(shared.services)
-            services = tuple(map(_without_kind, shared.services))
+            services = tuple(map(without_kind, shared.services))
             return function(options=replace(shared, services=services), **own)
 
         return add_options(*options)(with_options)
 
     return decorate
-
-
-def _without_kind(name: str) -> str:
-    """``cart`` for ``svc/cart``, as kubectl takes it. A namespace of such a name has to be given by ``-n``."""
-    kind, slash, rest = name.partition("/")
-    return rest if slash and kind.lower() in _KIND_NAMES else name
 
 
 def _refuse_files(services: Sequence[str]) -> None:

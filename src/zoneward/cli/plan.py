@@ -71,13 +71,14 @@ def command(
         options.changes.refuse(
             "expected -o table, wide, json or html with it: slices of Pods that do not exist help nobody"
         )
+        options = replace(options, with_mode=options.with_mode or "controller")
     from zoneward.advice.decisions import choose_plans
     from zoneward.advice.now import plans_before
     from zoneward.cli.measured_input import read_measured_input
     from zoneward.cli.planned_services import select_services
     from zoneward.routing.selection.traffic import combine_measurements
 
-    selected = select_services(options, views_kubernetes=output not in _OBJECTS)
+    selected = select_services(options)
     documents, measured_notes = read_measured_input(selected)
     measured = combine_measurements(documents)
     before = None if selected.plans_before is None else plans_before(selected.plans_before)
@@ -85,14 +86,12 @@ def command(
     now = {} if output in _OBJECTS else selected.now()
     plans = selected.plans
     if sort or top or changed:
-        plans = choose_plans(plans, now, sort=sort, top=top, changed=changed, writes_slices=not selected.is_kubernetes)
+        plans = choose_plans(plans, now, sort=sort, top=top, changed=changed)
     print_notes(options, [*selected.notes, *measured_notes])
     if output == "json":
         from zoneward.advice.decisions import decisions_document
 
-        document = decisions_document(
-            plans, now=now, measured=measured, zones=demand.zones, before=before, is_kubernetes=selected.is_kubernetes
-        )
+        document = decisions_document(plans, now=now, measured=measured, zones=demand.zones, before=before)
         print_json("Plan", document)
     elif output in ("table", "wide", "html"):
         from zoneward.report.plan_table import plan_facts, plan_parts
@@ -106,7 +105,6 @@ def command(
             wide=output != "table",
             measured=measured,
             before=before,
-            shows_slices=not selected.is_kubernetes,
             is_page=output == "html",
             has_colors=output == "html" or wants_color(options),
             every_plan=selected.plans,

@@ -235,7 +235,6 @@ class WatchView(ABC):
             now=plans.now,
             node_proxies=plans.node_proxies,
             wide=self._wide,
-            shows_slices=not plans.is_kubernetes,
         )
 
     @abstractmethod
@@ -289,8 +288,10 @@ class WatchText(WatchView):
     async def show_changes(self, changes: Sequence[DecisionChange]) -> None:
         if self._is_complete and changes:
             now = datetime.now().astimezone()
-            shows_slices = not self._plans.is_kubernetes
-            lines = (printable(change_text(change, now=now, shows_slices=shows_slices)) for change in changes)
+            lines = (
+                printable(change_text(change, now=now, shows_slices=not self._plans.is_of_kubernetes(change.view)))
+                for change in changes
+            )
             await self._stream.write("".join(f"{line}\n" for line in lines).encode())
 
     async def show_complete(self) -> None:

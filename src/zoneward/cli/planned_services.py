@@ -8,7 +8,8 @@ from typing import Final
 
 from msgspec import structs
 
-from zoneward.advice.cluster_abilities import kubernetes_configuration, kubernetes_minor
+from zoneward.advice.cluster_abilities import OVERLAY_SINCE, kubernetes_configuration, kubernetes_minor
+from zoneward.advice.deciders import NO_OVERLAYS, ClusterStates, Overlays
 from zoneward.advice.findings.codes import Need
 from zoneward.advice.node_proxies import PROXY_KINDS, NodeProxies, ProxyKind, detect_node_proxies, same_proxy_everywhere
 from zoneward.advice.now import CurrentTraffic
@@ -24,10 +25,11 @@ from zoneward.cli.known_demand import NO_PARTS, KnownDemand, ServiceParts, know_
 from zoneward.cli.options import Options
 from zoneward.cli.output import Note
 from zoneward.kube import names
-from zoneward.kube.adoption_marks import has_selector_annotation, manager_of
+from zoneward.kube.adoption_marks import manager_of
 from zoneward.kube.gc_tuning import without_gc
 from zoneward.kube.objects import (
     ConfigMap,
+    EndpointSlice,
     Node,
     ObjectKey,
     Service,
@@ -38,15 +40,15 @@ from zoneward.kube.workload_objects import plural
 from zoneward.routing.algorithms.heuristics import BUILT_IN_HEURISTICS
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.demand import demands_of
-from zoneward.routing.phrases import counted
+from zoneward.routing.phrases import counted, listed
 from zoneward.routing.what_if import NO_APPROACH, as_if_requested
 from zoneward.slices.cluster_state import ClusterState
 from zoneward.slices.existing import approach_of_slice
-from zoneward.slices.overlay import FamilyOverlay, read_entries
-from zoneward.slices.plan import ServicePlan, plan_service
+from zoneward.slices.overlay import read_entries
+from zoneward.slices.plan import ServicePlan
 from zoneward.snapshots.cluster_snapshot import Snapshot
 
-_KUBERNETES_VALUES: Final = ("Auto", *BUILT_IN_HEURISTICS, NO_APPROACH)
+_KUBERNETES_VALUES: Final = ("Auto", *BUILT_IN_HEURISTICS, names.PREFER_CLOSE, NO_APPROACH)
 """Values of ``--what-if`` that Kubernetes knows."""
 _WORKLOAD_KINDS: Final[tuple[tuple[Need, tuple[str, ...]], ...]] = (
     ("workloads", ("Deployment", "StatefulSet")),
@@ -70,45 +72,38 @@ class SelectedServices:
 
     options: Options
     snapshot: Snapshot
-    cluster_state: ClusterState
+    states: ClusterStates
     node_proxies: NodeProxies
     services: tuple[Service, ...]
     notes: tuple[Note, ...] = ()
     unchanged: "SelectedServices | None" = None
-    zoneward_configuration: Configuration | None = None
-    """What Zoneward would decide by, where ``configuration`` decides as Kubernetes does because that runs there."""
+
+    @property
+    def cluster_state(self) -> ClusterState:
+        """What plans depend on in the cluster as a whole; `input_of` has that of one Service."""
+        return self.states.of_most
 
     @property
     def configuration(self) -> Configuration:
         return self.cluster_state.configuration
 
     @property
-    def is_kubernetes(self) -> bool:
-        """Whether the configuration decides as Kubernetes does because that is what runs there."""
-        return self.zoneward_configuration is not None
+    def kubernetes(self) -> int | None:
+        """The minor version of Kubernetes, at least; None where nothing says it. An overlay in use does, too."""
+        kubelets = kubernetes_minor(self.snapshot.nodes)
+        return max(kubelets or 0, OVERLAY_SINCE) if self.states.overlays else kubelets
 
-    def of_zoneward(self) -> "SelectedServices | None":
-        """The same by the configuration of Zoneward; None where that is this one."""
-        if self.zoneward_configuration is None:
-            return None
-        state = replace(self.cluster_state, configuration=self.zoneward_configuration)
-        unchanged = self.unchanged.of_zoneward() if self.unchanged is not None else None
-        return replace(self, cluster_state=state, unchanged=unchanged, zoneward_configuration=None)
+    @cached_property
+    def of_zoneward(self) -> "SelectedServices":
+        """The same as Zoneward decides, or would decide."""
+        unchanged = None if self.unchanged is None else self.unchanged.of_zoneward
+        return replace(self, states=replace(self.states, asks_zoneward=True), unchanged=unchanged)
 
     @cached_property
     def plans(self) -> tuple[ServicePlan, ...]:
         """Those of the Services, in their order."""
         with without_gc():
-            return tuple(
-                plan_service(
-                    with_what_if(service, self.options, self.configuration),
-                    pods=self.snapshot.pods_of(service),
-                    slices=self.snapshot.slices_of(service),
-                    cluster_state=self.cluster_state,
-                    taken=self._slice_names.get(service.metadata.namespace, ()),
-                )
-                for service in self.services
-            )
+            return tuple(self.asked_of(service).plan for service in self.services)
 
     @cached_property
     def plans_before(self) -> tuple[ServicePlan, ...] | None:
@@ -125,26 +120,24 @@ class SelectedServices:
     def input_of(self, service: Service, objects: WorkloadObjects = NO_OBJECTS) -> ServiceInput:
         """What the advice about one of the Services reads. ``objects`` are the workloads of the snapshot."""
         namespace = service.metadata.namespace
+        state, slices = self.states.decided(service, self.snapshot.slices_of(service))
         return ServiceInput(
             service,
             self.snapshot.nodes,
             self.snapshot.pods_of(service),
-            self.snapshot.slices_of(service),
-            self.cluster_state.for_service(service),
+            slices,
+            state.for_service(service),
             self._slice_names.get(namespace, ()),
             namespace_pods=self.snapshot.pods_in(namespace),
             objects=objects,
             is_changed=self.unchanged is not None,
         )
 
-    def overlays(self) -> dict[tuple[str, str, str], FamilyOverlay]:
-        """What ConfigMaps of an overlay say, by namespace, Service and address type."""
-        return {
-            (config_map.metadata.namespace, *key): overlay
-            for config_map in self.snapshot.config_maps
-            if config_map.metadata.name == names.OVERLAY_CONFIG_MAP
-            for key, overlay in read_entries(config_map.data or {}).items()
-        }
+    def asked_of(self, service: Service, objects: WorkloadObjects = NO_OBJECTS) -> ServiceInput:
+        """The same as the Service would be with ``--what-if``."""
+        given = self.input_of(service, objects)
+        asking = with_what_if(service, self.options, given.cluster_state.configuration)
+        return given if asking is service else replace(given, service=asking)
 
     def now_of(self, service: Service) -> dict[str, CurrentTraffic]:
         """What the slices of a Service in the snapshot do, by address type."""
@@ -158,21 +151,29 @@ class SelectedServices:
 
 def with_what_if(service: Service, options: Options, configuration: Configuration) -> Service:
     """The Service, or what it would be with ``--what-if``."""
+    if options.what_if == names.PREFER_CLOSE:
+        return as_if_requested(service, names.PREFER_SAME_ZONE, configuration, same_zone=names.PREFER_CLOSE)
     return as_if_requested(service, options.what_if, configuration) if options.what_if else service
 
 
-def build_cluster_state(
+def build_cluster_states(
     nodes: Iterable[Node],
     node_zones: Mapping[str, str | None],
     *,
+    options: Options,
     configuration: Configuration,
+    of_kubernetes: Configuration | None = None,
+    overlays: Overlays = NO_OVERLAYS,
     pods_known: bool,
     node_proxies: NodeProxies,
     service_parts: ServiceParts = NO_PARTS,
-) -> ClusterState:
-    """What the plans of all Services depend on, from the Nodes and their proxies, and what is known of demand."""
+) -> ClusterStates:
+    """What the plans of all Services depend on, from the Nodes and their proxies, and what is known of demand.
+    ``of_kubernetes`` is `configuration_of_kubernetes`.
+    """
+    nodes = tuple(nodes)
     demand, cpu_demand = demands_of(nodes, configuration)
-    return ClusterState(
+    zoneward = ClusterState(
         demand=demand,
         cpu_demand=cpu_demand,
         node_zones=node_zones,
@@ -183,6 +184,8 @@ def build_cluster_state(
         labelled_consumer=node_proxies.labelled.consumer,
         service_parts=service_parts,
     )
+    states = ClusterStates.of(zoneward, nodes, of_kubernetes, overlays)
+    return states if options.what_if in (None, *_KUBERNETES_VALUES) else replace(states, asks_zoneward=True)
 
 
 def proxies_in(snapshot: Snapshot, options: Options) -> NodeProxies:
@@ -198,25 +201,35 @@ def proxies_in(snapshot: Snapshot, options: Options) -> NodeProxies:
     )
 
 
-def _has_overlay(config_maps: Iterable[ConfigMap]) -> bool:
-    return any(config_map.metadata.name == names.OVERLAY_CONFIG_MAP for config_map in config_maps)
+def read_overlays(config_maps: Iterable[ConfigMap]) -> Overlays:
+    """What those of an overlay say."""
+    return {
+        (config_map.metadata.namespace, *key): overlay
+        for config_map in config_maps
+        if config_map.metadata.name == names.OVERLAY_CONFIG_MAP
+        for key, overlay in read_entries(config_map.data or {}).items()
+    }
+
+
+def built_in_slices(snapshot: Snapshot) -> tuple[EndpointSlice, ...]:
+    """Those with the label of the built-in controller."""
+    return tuple(slice_ for slice_ in snapshot.slices if manager_of(slice_) == names.BUILT_IN_MANAGER)
 
 
 def configuration_of_kubernetes(
-    configuration: Configuration, options: Options, snapshot: Snapshot
+    configuration: Configuration, options: Options, snapshot: Snapshot, *, assumed: bool = False
 ) -> Configuration | None:
-    """The same, deciding as this cluster's version of Kubernetes does; None unless the built-in controller writes the
-    slices of the cluster, and no option asks for Zoneward.
+    """The same, deciding as this cluster's version of Kubernetes does; None unless the built-in controller writes
+    slices of the cluster, and no option says who decides. ``assumed``: it does where no slices are known.
     """
-    if options.upstream or options.with_mode is not None or options.what_if not in (None, *_KUBERNETES_VALUES):
+    if options.upstream or options.with_mode is not None:
         return None
-    if configuration.keep_built_in_label or any(map(approach_of_slice, snapshot.slices)):
-        # Zoneward's slices may have the label of the built-in controller.
+    built_in = built_in_slices(snapshot)
+    is_written = any(map(approach_of_slice, built_in)) and not read_overlays(snapshot.config_maps)
+    if configuration.keep_built_in_label or is_written:
+        # Zoneward's slices may have the label of the built-in controller. Beside an overlay, they are left over.
         return None
-    managers = set(map(manager_of, snapshot.slices))
-    if names.BUILT_IN_MANAGER not in managers or names.MANAGER in managers or _has_overlay(snapshot.config_maps):
-        return None
-    if any(map(has_selector_annotation, snapshot.services)):
+    if not built_in and not assumed:
         return None
     return kubernetes_configuration(configuration, kubernetes_minor(snapshot.nodes))
 
@@ -239,9 +252,9 @@ def _lacking_workloads(snapshot: Snapshot) -> Iterator[tuple[Need, str]]:
 
 
 @without_gc()
-def select_services(options: Options, *, workloads: bool = False, views_kubernetes: bool = False) -> SelectedServices:
+def select_services(options: Options, *, workloads: bool = False, assumes_kubernetes: bool = False) -> SelectedServices:
     """Read the snapshot and select Services. ``workloads``: a live cluster's workload objects are read, too.
-    ``views_kubernetes``: where the built-in controller writes the slices, decide as it does.
+    ``assumes_kubernetes``: where there are no slices, the built-in controller decides.
 
     Raises InputError or a usage error.
     """
@@ -258,39 +271,40 @@ def select_services(options: Options, *, workloads: bool = False, views_kubernet
         zones={zone for node in snapshot.nodes if (zone := node_zone(node))},
         services={(service.metadata.namespace, service.metadata.name) for service in snapshot.services},
     )
-    of_zoneward = of_kubernetes = None
-    if views_kubernetes:
-        of_kubernetes = configuration_of_kubernetes(known_demand.configuration, options, snapshot)
-    if of_kubernetes is not None:
-        of_zoneward = known_demand.configuration
-        known_demand = replace(known_demand, configuration=of_kubernetes)
-    selected = replace(_select(snapshot, options, known_demand), zoneward_configuration=of_zoneward)
+    of_kubernetes = configuration_of_kubernetes(
+        known_demand.configuration, options, snapshot, assumed=assumes_kubernetes
+    )
+    selected = _select(snapshot, options, known_demand, of_kubernetes)
     if not options.changes:
         return selected
     from zoneward.cli.changed_snapshot import change_snapshot
 
     changed, notes = change_snapshot(snapshot, options.changes)
     return replace(
-        _select(changed, options, known_demand),
+        _select(changed, options, known_demand, of_kubernetes),
         notes=(*selected.notes, *map(Note, notes)),
         unchanged=selected,
-        zoneward_configuration=of_zoneward,
     )
 
 
-def _select(snapshot: Snapshot, options: Options, known_demand: KnownDemand) -> SelectedServices:
+def _select(
+    snapshot: Snapshot, options: Options, known_demand: KnownDemand, of_kubernetes: Configuration | None
+) -> SelectedServices:
     services = filter_services(snapshot, options)
     node_proxies = proxies_in(snapshot, options)
-    cluster_state = build_cluster_state(
+    states = build_cluster_states(
         snapshot.nodes,
         snapshot.node_zones,
+        options=options,
         configuration=known_demand.configuration,
+        of_kubernetes=of_kubernetes,
+        overlays=read_overlays(snapshot.config_maps),
         pods_known=snapshot.has_pods,
         node_proxies=node_proxies,
         service_parts=known_demand.service_parts,
     )
     notes = tuple(_notes(snapshot, services, node_proxies, options, known_demand))
-    return SelectedServices(options, snapshot, cluster_state, node_proxies, tuple(services), notes)
+    return SelectedServices(options, snapshot, states, node_proxies, tuple(services), notes)
 
 
 def proxy_notes(node_proxies: NodeProxies) -> Iterator[Note]:
@@ -307,6 +321,12 @@ def proxy_notes(node_proxies: NodeProxies) -> Iterator[Note]:
         )
 
 
+def _fault_domains(nodes: Iterable[Node]) -> tuple[str, ...]:
+    """The zones of Nodes of AKS that are none."""
+    zones = {node_zone(node) for node in nodes if names.AKS_CLUSTER_LABEL in (node.metadata.labels or {})}
+    return tuple(sorted(zone for zone in zones if zone is not None and zone.isdecimal()))
+
+
 def _notes(
     snapshot: Snapshot,
     services: Sequence[Service],
@@ -318,10 +338,12 @@ def _notes(
     yield from known_demand.notes
     if services:
         yield from proxy_notes(node_proxies)
-    if options.with_mode is None and _has_overlay(snapshot.config_maps):
-        yield Note("an overlay of Zoneward is in use: --with overlay shows what it does")
     if not snapshot.has_pods:
         yield Note("no Pods in the snapshot: endpoints are taken from its EndpointSlices")
+    if domains := _fault_domains(snapshot.nodes):
+        are = "is a fault domain" if len(domains) == 1 else "are fault domains"
+        zones = f"zone{'s' if len(domains) > 1 else ''} {listed(domains)}"
+        yield Note(f"{zones} {are} of Azure: node pools without availability zones have no other")
     if not snapshot.nodes:
         yield Note("no Nodes in the snapshot: zones and demand are unknown")
     if not services:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from zoneward.cli.completion import complete_node
 from zoneward.cli.daemon_command import (
     DaemonOptions,
     cluster_options,
@@ -12,7 +13,7 @@ from zoneward.cli.daemon_command import (
     log_options,
     setting_options,
 )
-from zoneward.cli.options import Options
+from zoneward.cli.options import Options, files_option
 
 if TYPE_CHECKING:
     import asyncio
@@ -69,16 +70,12 @@ _FIELDS: Final = {
 @click.option(
     "--node",
     metavar="NAME",
+    shell_complete=complete_node,
     help="The Node that the proxy runs on. Required, except with --cleanup.",
 )
-@click.option(
-    "-f",
-    "--filename",
-    "files",
-    multiple=True,
-    metavar="PATH",
-    help="With --print or --dry-run: read a snapshot (file, directory, or - for standard input)"
-    " instead of the cluster. May be repeated.",
+@files_option(
+    "With --print or --dry-run: read a snapshot (file, directory, or - for standard input) instead of the cluster."
+    " May be repeated."
 )
 @click.option(
     "--sample", is_flag=True, help="With --print or --dry-run: use the sample cluster that comes with Zoneward."
@@ -176,7 +173,7 @@ def _run(node: str, options: DaemonOptions, configuration: "Configuration", sett
         except NftablesUnavailable as error:
             raise InputError("the kernel", str(error)) from None
 
-    return run_program(work, name="proxy", log=log, error_message=str)
+    return run_program(work, name="proxy", log=log, access=access)
 
 
 def _parse_list(text: str) -> list[str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from zoneward.client.transport import Transport
 
 _NO_PORT: Final = "127.0.0.1:0"
-_TO_CONTINUE: Final = "to continue: zoneward release --overlay"
+_STOP_IT: Final = "Stop it, or use --scale-down NAMESPACE/DEPLOYMENT"
 
 
 @click.command("release")
@@ -71,6 +71,7 @@ def command(
 
 def _release_overlay(options: Options, *, timeout: float, dry_run: bool, scale_down: str | None) -> int:
     from zoneward.cli.cluster_input import call_cluster, failed_calls, find_cluster
+    from zoneward.routing.phrases import counted
 
     access, _ = find_cluster(options)
     services = call_cluster(access, _services_in_overlay)
@@ -83,8 +84,9 @@ def _release_overlay(options: Options, *, timeout: float, dry_run: bool, scale_d
         print_notes(options, [Note(f"Deployment {scale_down}: scaled to 0")])
     if services:
         with failed_calls(access):
-            asyncio.run(_run_until_released(access, options, timeout=timeout))
-    print_line(f"{len(services)} Services left the overlay" if services else "no Service is in the overlay")
+            home = scale_down.partition("/")[0] if scale_down else None
+            asyncio.run(_run_until_released(access, options, timeout=timeout, namespace=home))
+    print_line(f"{counted(len(services), 'Service')} left the overlay" if services else "no Service is in the overlay")
     return 0
 
 
@@ -119,25 +121,42 @@ async def _scale_down(transport: "Transport", deployment: str) -> None:
 
 
 async def _lease_namespace(access: "ClientConfig", options: Options) -> str | None:
-    """Where the controller that made the overlay has its Lease, which nobody else may hold meanwhile; None: unknown."""
+    """Where the controller that made the overlay has its Lease, which nobody else may hold meanwhile; None: unknown.
+
+    Raises InputError if there are several such Leases: every tenant can create one.
+    """
     from zoneward.cli.cluster_input import controller_lease_name
     from zoneward.client.api_errors import CallFailed
     from zoneward.client.optional_objects import list_controller_leases
     from zoneward.client.transport import Transport
 
+    name = controller_lease_name(options)
     try:
         async with Transport(access) as transport:
-            leases = await list_controller_leases(transport, name=controller_lease_name(options))
+            leases = await list_controller_leases(transport, name=name)
     except CallFailed:
         return None
-    return leases[0].metadata.namespace if leases else None
+    namespaces = sorted(lease.metadata.namespace for lease in leases)
+    if len(namespaces) > 1:
+        raise InputError(
+            f"Lease {name}",
+            f"expected one, got one in each of {', '.join(namespaces)}: use --scale-down, or --config with"
+            " controller.leaderElection.resourceNamespace",
+        )
+    return namespaces[0] if namespaces else None
 
 
-async def _run_until_released(access: "ClientConfig", options: Options, *, timeout: float) -> None:
-    """Run the controller in the mode in which every Service leaves the overlay, until all have."""
+async def _run_until_released(
+    access: "ClientConfig", options: Options, *, timeout: float, namespace: str | None
+) -> None:
+    """Run the controller in the mode in which every Service leaves the overlay, until all have.
+
+    ``namespace`` is that of the controller; None: the one with its Lease.
+    """
     import os
     import socket
 
+    from zoneward.advice.shell_commands import in_cluster
     from zoneward.cli.configuration_file import read_program_settings
     from zoneward.cli.daemon_command import import_program, lease_namespace
     from zoneward.controller.controller_configuration import SECTION, ControllerConfiguration
@@ -146,15 +165,15 @@ async def _run_until_released(access: "ClientConfig", options: Options, *, timeo
     from zoneward.slices.overlay import overlay_configuration
 
     module = import_program("zoneward.controller.controller_program", command="release --overlay")
-    known = await _lease_namespace(access, options)
     flags = {"mode": "overlay", "listen": _NO_PORT}
     configuration, settings = read_program_settings(options.config, SECTION, ControllerConfiguration, flags, {})
+    namespace = settings.leader_election.lease_namespace or namespace or await _lease_namespace(access, options)
     program = module.ControllerProgram(
         access,
         configuration=overlay_configuration(configuration),
         settings=settings,
         lease=(
-            lease_namespace(access, settings.leader_election.lease_namespace or known),
+            lease_namespace(access, namespace),
             settings.leader_election.lease_name,
         ),
         instance=os.environ.get("POD_NAME") or socket.gethostname(),
@@ -166,6 +185,8 @@ async def _run_until_released(access: "ClientConfig", options: Options, *, timeo
         async with asyncio.timeout(timeout):
             await program.run(asyncio.Event())
     except TimeoutError:
+        retry = in_cluster("zoneward release --overlay", options.cluster_words)
         raise InputError(
-            "release --overlay", f"not finished within {timeout:g} s; does a controller still run? {_TO_CONTINUE}"
+            "release --overlay",
+            f"not finished within {timeout:g} s. Does a controller still run? {_STOP_IT}; to continue: {retry}",
         ) from None

@@ -20,12 +20,10 @@ from zoneward.cli.options import (
 from zoneward.cli.output import page_source, print_json, print_notes, print_table, write
 
 if TYPE_CHECKING:
-    from zoneward.advice.honored_traffic import NodeTraffic
-    from zoneward.advice.measured_flows import MeasuredFlows, ServiceFamily
     from zoneward.advice.prices import Prices
     from zoneward.advice.traffic_report import ServiceReport, TrafficReport
     from zoneward.cli.compare import ComparisonRequest
-    from zoneward.cli.planned_services import SelectedServices
+    from zoneward.kube.objects import Service
 
 _TOP_ON_TERMINAL: Final = 20
 
@@ -69,6 +67,7 @@ def command(
     zoneward report -A --context eu-1 --context us-1 --measured http://prometheus.example:9090
     zoneward report -f cluster.json --measured measured/ -o html >report.html
     """
+    from zoneward.advice.comparison import first_services
     from zoneward.advice.traffic_report import ranked
     from zoneward.cli.compare import chosen_approaches
     from zoneward.cli.measured_input import read_prices
@@ -84,7 +83,8 @@ def command(
 
     def chosen(services: "Iterable[ServiceReport]") -> "list[ServiceReport]":
         rows = [service for service in ranked(services) if not changed or service.gain > 0]
-        return sorted(rows, key=_ORDERS[sort])[: top or None] if sort in _ORDERS else rows[: top or None]
+        ordered = sorted(rows, key=_ORDERS[sort]) if sort in _ORDERS else rows
+        return first_services(ordered, top, lambda service: service.key)
 
     def begin(one: Options) -> "tuple[ComparisonRequest, TrafficReport]":
         return _begin(one, approaches, prices)
@@ -132,11 +132,12 @@ def _begin(
     """What is compared, and the report without Services yet. Prints the notes."""
     from zoneward.advice.traffic_report import Coverage, ReportTotals, TrafficReport
     from zoneward.cli.compare import read_request
-    from zoneward.cli.measured_input import read_measured_services
+    from zoneward.cli.measured_input import pair_prices_of, read_measured_services
 
     request = read_request(options, approaches)
     selected, measured, prices, notes = read_measured_services(request.selected, prices)
     assert measured is not None, "there is at least one document"
+    left_out = {_name(service) for service in request.selected.services} - {_name(own) for own in selected.services}
     request = replace(request, selected=selected, flows=True)
     print_notes(options, [*selected.notes, *notes])
     report = TrafficReport(
@@ -147,7 +148,15 @@ def _begin(
         prices=prices,
         node_traffic={},
     )
+    pair_prices = pair_prices_of(selected, measured, prices)
+    for (namespace, name, _), flows in measured.services.items():
+        if (namespace, name) in left_out:
+            report.totals.add_left_out(flows, pair_prices)
     return request, report
+
+
+def _name(service: "Service") -> tuple[str, str]:
+    return service.metadata.namespace, service.metadata.name
 
 
 def _complete(
@@ -159,11 +168,13 @@ def _complete(
     """The report with totals of all Services and the lines of those that are shown."""
     from msgspec import structs
 
+    from zoneward.cli.measured_input import node_traffic_of
+
     reported = []
     for service in services:
         report.totals.add(service, report.measured.services[service.key])
         reported.append(service)
-    traffic = _node_traffic(request.selected, report.measured)
+    traffic = node_traffic_of(request.selected, report.measured)
     shown = [structs.replace(service, nodes=traffic.get(service.key, ())) for service in chosen(reported)]
     return replace(report, services=shown, node_traffic=traffic)
 
@@ -178,35 +189,13 @@ _ORDERS: "Final[dict[str | None, Callable[[ServiceReport], tuple[float, str, str
 
 
 def _services(request: "ComparisonRequest", report: "TrafficReport", options: Options) -> "Iterator[ServiceReport]":
-    from zoneward.advice.prices import PairPrices
     from zoneward.advice.traffic_report import report_service
     from zoneward.cli.compare import compare_services
+    from zoneward.cli.measured_input import pair_prices_of
 
-    prices = None
-    if report.currency is not None:
-        prices = PairPrices(report.prices, dict(request.selected.cluster_state.demand.regions))
+    prices = pair_prices_of(request.selected, report.measured, report.prices)
     threshold = float(request.selected.configuration.hints.keep_threshold)
     for recommendation in compare_services(request, options):
         service = report_service(report.measured, recommendation, prices=prices, keep_threshold=threshold)
         if service is not None:
             yield service
-
-
-def _node_traffic(
-    selected: "SelectedServices", measured: "MeasuredFlows"
-) -> "dict[ServiceFamily, tuple[NodeTraffic, ...]]":
-    from zoneward.advice.honored_traffic import node_traffic
-
-    services = {(service.metadata.namespace, service.metadata.name): service for service in selected.services}
-    return {
-        key: node_traffic(
-            service,
-            key[2],
-            flows.connections,
-            zone_of=measured.zone_of,
-            slices=selected.snapshot.slices_of(service),
-            cluster_state=selected.cluster_state,
-        )
-        for key, flows in measured.services.items()
-        if (service := services.get(key[:2])) is not None
-    }

@@ -38,7 +38,7 @@ def command(*, options: Options, node: str, as_is: bool, output: str) -> None:
     from zoneward.cli.planned_services import select_services
     from zoneward.report.route_report import route_table
 
-    selected = select_services(options, views_kubernetes=True)
+    selected = select_services(options)
     route = node_routes(selected, node=node, as_is=as_is)
     print_notes(options, selected.notes)
     if output == "json":

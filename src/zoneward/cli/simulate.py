@@ -16,8 +16,14 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
+from zoneward.cli.completion import (
+    complete_algorithms,
+    complete_encodings,
+    complete_files,
+    complete_names_or_files,
+)
 from zoneward.cli.live_output import INTERRUPTED, Interrupts
-from zoneward.cli.options import Color, GroupedCommand, Options, color_option, output_option
+from zoneward.cli.options import Color, GroupedCommand, Options, color_option, files_option, output_option
 from zoneward.cli.output import Note, atomic_file, print_notes, shows_progress, wants_color
 from zoneward.cli.simulation_run import (
     CLUSTER,
@@ -32,6 +38,8 @@ from zoneward.kube.input_error import InputError
 from zoneward.routing.simulation_results import WEIGHTS
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from zoneward.lab.datasets import Dataset, Inputs
     from zoneward.lab.scoring import Floats
     from zoneward.lab.simulation import RowSink, Runner
@@ -44,11 +52,18 @@ _NOTE_AFTER: Final = 1.0
 """Seconds of compiling after which a note says what took that long."""
 
 
+def _complete_datasets(ctx: click.Context, option: click.Parameter, incomplete: str) -> "list[CompletionItem[str]]":
+    from zoneward.lab import COMPUTED_DATASETS
+
+    return complete_names_or_files(*COMPUTED_DATASETS, CLUSTER)(ctx, option, incomplete)
+
+
 @click.command("simulate", cls=GroupedCommand)
 @click.option(
     "-d",
     "--dataset",
     metavar="NAME|FILE",
+    shell_complete=_complete_datasets,
     help="The dataset, see above.  [default: kep, or cluster with -f or --sample]",
 )
 @click.option(
@@ -57,14 +72,21 @@ _NOTE_AFTER: Final = 1.0
     "algorithms",
     multiple=True,
     metavar="NAME[,NAME...]",
+    shell_complete=complete_algorithms,
     help="The algorithms, see above.  [default: those of KEP-2004, random to local-opt]",
 )
-@click.option("--algorithm-file", metavar="FILE.py:FUNCTION", help="Also score a custom algorithm.")
+@click.option(
+    "--algorithm-file",
+    metavar="FILE.py:FUNCTION",
+    shell_complete=complete_files,
+    help="Also score a custom algorithm.",
+)
 @click.option(
     "--encoding",
     "encodings",
     multiple=True,
     metavar="NAME[,NAME...]",
+    shell_complete=complete_encodings,
     help="How proxies learn which endpoints to use: slice-groups; hints, which need no extra slices but have no"
     " weights; weights, those of zones that Zoneward's proxy uses with Balanced. Or both (the first two), or all."
     "  [default: slice-groups]",
@@ -74,14 +96,20 @@ _NOTE_AFTER: Final = 1.0
 @click.option(
     "--sample-size", type=click.IntRange(1), metavar="N", help="Score a random sample of N inputs, spread evenly."
 )
-@click.option("--run", "run_file", metavar="FILE", help="A YAML file that describes the run, see above. Options win.")
+@click.option(
+    "--run",
+    "run_file",
+    metavar="FILE",
+    shell_complete=complete_files,
+    help="A YAML file that describes the run, see above. Options win.",
+)
 @output_option(
     f"table|csv|json|html|{PARQUET}|{TOPOLOGY_SIMULATOR}",
     "parquet: each input with the scores of each algorithm, into the directory --to. topology-simulator: each"
     " input as CSV, in the columns of the proposal's tool, for one algorithm.",
 )
-@click.option("--to", metavar="PATH", help="Write to this file, not to standard output.")
-@click.option("-f", "--filename", "files", multiple=True, metavar="PATH", help="A snapshot for --dataset cluster.")
+@click.option("--to", metavar="PATH", shell_complete=complete_files, help="Write to this file, not to standard output.")
+@files_option("A snapshot for --dataset cluster.")
 @click.option("--sample", is_flag=True, help="The sample cluster for --dataset cluster.")
 @color_option
 @click.option("-q", "--quiet", is_flag=True, help="Print no notes and no progress on standard error.")  # fmt: skip
@@ -260,18 +288,22 @@ def _compile(shared: Options, spec: "SimulationSpec", interrupts: Interrupts) ->
 
     start = perf_counter()
     directory = machine_code_cache()
-    is_cached = bool(directory) and any(Path(directory).iterdir())
-    with nullcontext() if is_cached else waiting(shared, "compiling, once for this version: some 10 to 60 s"):
+    cached = _cached_code(directory)
+    with nullcontext() if cached else waiting(shared, "compiling, once for this version: some 10 to 60 s"):
         for contender in spec.contenders:
             compile_kernels([contender])
             # LLVM swallows an exception that is raised in a callback.
             interrupts.check()
     took = perf_counter() - start
-    if took > _NOTE_AFTER:
+    if took > _NOTE_AFTER and (not directory or _cached_code(directory) != cached):
         cache = (
             f"once for this version: cached in {directory}" if directory else "again each time: no cache can be written"
         )
         print_notes(shared, [Note(f"compiled in {took:.1f} s, {cache}")])
+
+
+def _cached_code(directory: str) -> set[Path]:
+    return set(Path(directory).glob("*/*.nbc")) if directory else set()
 
 
 @contextmanager

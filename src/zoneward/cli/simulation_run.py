@@ -138,7 +138,7 @@ def open_dataset(run: SimulationRun, shared: Options) -> "Dataset":
         from zoneward.cli.planned_services import select_services
         from zoneward.lab.datasets import cluster_dataset
 
-        selected = select_services(shared, views_kubernetes=True)
+        selected = select_services(shared)
         return cluster_dataset(selected.plans, selected.cluster_state.demand)
     name, _, rest = written.partition(":")
     if name in COMPUTED_DATASETS:

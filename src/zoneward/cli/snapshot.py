@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from zoneward.cli.completion import complete_files
+from zoneward.cli.completion import complete_files, complete_names
 from zoneward.cli.options import GroupedCommand, Options, reading_options
 from zoneward.cli.output import Note, atomic_file, compressed_by_name, print_notes
 
@@ -31,6 +31,7 @@ _FORMATS: Final = ("json", "yaml")
     "-o",
     "--output",
     metavar="json|yaml",
+    shell_complete=complete_names(*_FORMATS),
     help="The form.  [default: yaml for a file that ends in .yaml or .yml, else json]",
 )
 @click.option(
