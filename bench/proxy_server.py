@@ -24,7 +24,7 @@ from zoneward.netlink.messages import GENERIC, attributes, messages
 from zoneward.netlink.nftables import DEL_ELEMENTS, ELEMENTS, KEY, NEW_ELEMENTS, NEW_GENERATION, SET, SUBSYSTEM
 from zoneward.sandbox.server.kinds import Kind
 from zoneward.sandbox.server.persistence import load_objects, new_registry
-from zoneward.sandbox.server.resource_registry import LocalClient, Registry
+from zoneward.sandbox.server.resource_registry import Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
 from zoneward.sandbox.server.versioned_store import StoredChange
 
@@ -96,7 +96,7 @@ class ChangingServer:
     """`replace` replaces an endpoint by a new one; each address is used once."""
 
     def __init__(self, registry: Registry, *, first_pod: int) -> None:
-        self._store, self._kind = LocalClient(registry), registry.kinds[_SLICES]
+        self._registry, self._kind = registry, registry.kinds[_SLICES]
         self._pods = itertools.count(first_pod)
         self._had = 0.0
         registry.store.listeners.append(self._note)
@@ -120,7 +120,7 @@ class ChangingServer:
             change(endpoints)
             return slice_object | {"endpoints": endpoints}
 
-        self._store.update(self._kind, NAMESPACE, slice_, changed)
+        self._registry.update(self._kind, NAMESPACE, slice_, changed)
         return self._had
 
     def _note(self, kind: Kind, _change: StoredChange) -> None:

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -63,6 +64,11 @@ def is_hinted(cluster: Cluster) -> bool:
     return all(endpoint.get("hints") for endpoint in endpoints(cluster))
 
 
+def is_scaled(cluster: Cluster, replicas: int) -> bool:
+    """Whether slices list this number of ready Pods, with hints."""
+    return sum(endpoint["conditions"]["ready"] for endpoint in endpoints(cluster)) == replicas and is_hinted(cluster)
+
+
 def predicted_in_zone(cluster: Cluster) -> float:
     """The share of traffic to ``web`` that stays in its zone, by ``zoneward plan``."""
     options = ("--quiet", "--with=overlay", "--output=json", f"--kubeconfig={cluster.plane.kubeconfig()}", *NAMESPACE)
@@ -83,7 +89,7 @@ def test_overlay_keeps_its_hints_and_fails_no_more_connections(cluster: Cluster,
     for replicas in (4, 12):
         scale(cluster, replicas)
         wait_for_rollout(cluster)
-        wait_until(lambda: is_hinted(cluster), "hints after scaling")
+        wait_until(partial(is_scaled, cluster, replicas), "hints after scaling")
         # Clients choose at random among the endpoints of a zone: 1,500 connections differ by two points.
         steady = open_connections(cluster, 10, lambda: None)
         assert steady.failed == 0, steady.lines

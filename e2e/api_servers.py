@@ -1,21 +1,16 @@
 """API servers that are killed and start again at the same address, with the same objects."""
 
 import json
-import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
-from random import SystemRandom
 from typing import Final, Self
 
 from e2e.control_plane import ControlPlane
+from e2e.ports import free_port
 from e2e.processes import Process, wait_until
 from tests.contract.api import Api, ApiError, Object
 
-_BELOW_EPHEMERAL: Final = range(20_000, 30_000)
-"""While the server is down, no client may be given its port."""
-_NEVER_GIVEN: Final = iter(SystemRandom().sample(_BELOW_EPHEMERAL, len(_BELOW_EPHEMERAL)))
-"""Each is used once: a killed server starts again at its port, which no other server of this process may use."""
 _PROGRAM: Final = Path(__file__).with_name("lasting_sandbox.py")
 _TOKEN: Final = "the-same-at-each-start"
 _KEPT: Final = (
@@ -32,7 +27,7 @@ class SandboxServer:
     def __init__(self, folder: Path) -> None:
         self._folder, self.kubeconfig = folder, folder / "kubeconfig"
         self._process: Process | None = None
-        self.port = _free_port()
+        self.port = free_port()
         self.api = Api(f"http://127.0.0.1:{self.port}", _TOKEN)
         self._objects = folder / "objects.json"
 
@@ -90,11 +85,3 @@ def _answers(api: Api) -> bool:
     with suppress(OSError, ApiError):
         return bool(api.get("/api/v1/namespaces/default"))
     return False
-
-
-def _free_port() -> int:
-    for port in _NEVER_GIVEN:
-        with socket.socket() as tried, suppress(OSError):
-            tried.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("no port is free")

@@ -41,12 +41,14 @@ class Tab:
     socket: aiohttp.ClientWebSocketResponse
     requests: list[str] = field(default_factory=list)
     _number: int = 0
-    _loaded: bool = False
+    _loaded: str = ""
+    """The page that has loaded last, as the browser names it."""
 
     async def listen(self) -> None:
         """Subscribe to the page's events; before anything else."""
         for domain in ("Page", "Network", "Runtime"):
             await self._call(f"{domain}.enable")
+        await self._call("Page.setLifecycleEventsEnabled", enabled=True)
 
     async def show(self, *, width: int, dark: bool) -> None:
         """Set the width of the screen in CSS pixels (below 600: a telephone), and the preferred color scheme."""
@@ -57,13 +59,19 @@ class Tab:
         await self._call("Emulation.setEmulatedMedia", features=[scheme])
 
     async def open(self, address: str) -> None:
-        self._loaded = False
+        """Returns once the page and its scripts have loaded."""
+        left = await self._page()
         await self._call("Page.navigate", url=address)
-        await self.wait_for_load()
+        await self._wait_for_another(left)
 
-    async def wait_for_load(self) -> None:
-        """Wait until the page and its scripts have loaded."""
-        while not self._loaded:
+    async def _page(self) -> str:
+        tree = await self._call("Page.getFrameTree")
+        self._loaded = str(tree["frameTree"]["frame"]["loaderId"])
+        return self._loaded
+
+    async def _wait_for_another(self, left: str) -> None:
+        # The page that was left may have loaded a moment ago.
+        while self._loaded == left:
             self._take(await self._receive())
 
     async def evaluate(self, expression: str) -> Any:
@@ -75,10 +83,10 @@ class Tab:
 
     async def follow(self, expression: str) -> None:
         """Evaluate an expression that opens another page, and wait until that has loaded."""
-        self._loaded = False
+        left = await self._page()
         with suppress(PageLeftError):
             await self.evaluate(expression)
-        await self.wait_for_load()
+        await self._wait_for_another(left)
 
     async def wait_until(self, expression: str) -> None:
         """Wait until a JavaScript expression is true, on this page or on the next one."""
@@ -115,7 +123,8 @@ class Tab:
     def _take(self, event: dict[str, Any]) -> None:
         if event.get("method") == "Network.requestWillBeSent":
             self.requests.append(event["params"]["request"]["url"])
-        self._loaded |= event.get("method") == "Page.loadEventFired"
+        if event.get("method") == "Page.lifecycleEvent" and event["params"]["name"] == "load":
+            self._loaded = event["params"]["loaderId"]
 
 
 @asynccontextmanager

@@ -20,6 +20,7 @@ from typing import Final, NamedTuple, Self
 
 import trustme
 import yaml
+from e2e.ports import free_port
 from e2e.processes import Process, ProcessError, fetch, wait_until
 from e2e.programs import find_programs
 from tests.contract.api import Api, ApiError, Object
@@ -184,7 +185,7 @@ class ControlPlane:
     def another_server(self) -> Iterator[tuple[Process, Path]]:
         """A second API server with the same data, as a process to freeze, and a kubeconfig of the administrator for it.
         It is ready a moment later."""
-        port = _free_ports().server
+        port = free_port()
         known, file = self._known(ADMIN), self.folder / "another-server"
         write_kubeconfig(file, ADMIN, server=f"https://{_LOOPBACK}:{port}", authority=self.authority, token=known.token)
         server = self._run_server(port, log="another-kube-apiserver")
@@ -258,7 +259,7 @@ class ControlPlane:
 
     def _start_on_free_ports(self) -> None:
         for left in reversed(range(_STARTS)):
-            self.ports = _free_ports()
+            self.ports = Ports(*(free_port() for _ in Ports._fields))
             try:
                 self._start_etcd()
                 self.start_server()
@@ -335,14 +336,6 @@ def controller_flags(kubeconfig: Path, names: Sequence[str], *, port: int = 0, c
         f"--secure-port={port}",
         f"--cert-dir={certificates}",
     ]
-
-
-def _free_ports() -> Ports:
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in Ports._fields]
-        for bound in sockets:
-            bound.bind((_LOOPBACK, 0))
-        return Ports(*(bound.getsockname()[1] for bound in sockets))
 
 
 def write_kubeconfig(file: Path, user: str, *, server: str, authority: Path, token: str) -> None:

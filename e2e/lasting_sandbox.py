@@ -9,24 +9,31 @@ import json
 import secrets
 import sys
 from pathlib import Path
+from typing import Final
 
 import yaml
 
 from zoneward.sandbox.server.persistence import new_registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
 
+_GAP: Final = 1_000
+"""Versions that are left out: clients may have seen those of writes after the objects were read."""
+
 
 async def main(token: str, port: int, objects: Path, kubeconfig: Path) -> None:
     listed = json.loads(objects.read_text())
     registry = new_registry()
-    registry.store.version = max(registry.store.version, int(listed["metadata"]["resourceVersion"]))
+    registry.store.version = max(registry.store.version, int(listed["metadata"]["resourceVersion"])) + _GAP
     kinds = {(kind.api, kind.kind): kind for kind in registry.kinds.values()}
     for item in listed["items"]:
         registry.restore(kinds[item["apiVersion"], item["kind"]], item)
     registry.store.compact()
     secrets.token_urlsafe = lambda _size=None: token  # type: ignore[assignment]
     async with SandboxServer(registry, port=port) as serving:
-        kubeconfig.write_text(yaml.safe_dump(serving.kubeconfig()))
+        # Running programs read the file again.
+        new = kubeconfig.with_name(f"{kubeconfig.name}.new")
+        new.write_text(yaml.safe_dump(serving.kubeconfig()))
+        new.replace(kubeconfig)
         await asyncio.Event().wait()
 
 

@@ -3,17 +3,18 @@
 import json
 import math
 import shutil
-import socket
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 from typing import Any, Final
 from urllib.parse import urlencode
 
 from e2e.nodes import Namespace
+from e2e.ports import free_port
 from e2e.processes import Process, ProcessError, fetch, wait_until
 
 PACKAGE: Final = "prometheus"
@@ -34,9 +35,9 @@ class Prometheus:
         """Wait until an instant query returns a series with a number."""
         wait_until(lambda: not all(math.isnan(value) for _, value in self.query(expr)), expr, self.process)
 
-    def configuration(self, folder: Path) -> Path:
+    def configuration(self, folder: Path, *, window: str = "1m") -> Path:
         """A configuration file with demand from the meters' metrics in this server."""
-        source = {"url": self.url, "preset": "zoneward-meter", "window": "1m"}
+        source = {"url": self.url, "preset": "zoneward-meter", "window": window}
         demand = {"source": "prometheus", "prometheus": source, "refresh": "10s"}
         known = {"apiVersion": "zoneward.dev/v1alpha1", "kind": "ZonewardConfiguration"}
         file = folder / "measured.json"
@@ -77,7 +78,7 @@ def prometheus(
     file = folder / "prometheus.json"
     every = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
     file.write_text(json.dumps({"global": every, "scrape_configs": jobs, "rule_files": [str(rule) for rule in rules]}))
-    port = _free_port()
+    port = free_port()
     arguments = (f"--config.file={file}", f"--storage.tsdb.path={folder / 'data'}", "--web.console.libraries=none")
     enter = () if network is None else network.enter
     command = [*enter, program, *arguments, f"--web.listen-address=127.0.0.1:{port}", "--log.level=warn"]
@@ -85,13 +86,6 @@ def prometheus(
         server = Prometheus(f"http://127.0.0.1:{port}", process, network)
         wait_until(lambda: server.get("/-/ready")[0] == 200, "a Prometheus that is ready", process)
         yield server
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
 
 
 @dataclass
@@ -138,3 +132,21 @@ def exporter() -> Iterator[Exporter]:
         finally:
             server.shutdown()
             thread.join()
+
+
+@contextmanager
+def growing(grow: Callable[[float], None]) -> Iterator[None]:
+    """Calls ``grow`` with the seconds that have passed until the block ends: a slow test finds an increase as well."""
+    ends, began = Event(), time.monotonic()
+
+    def go_on() -> None:
+        while not ends.wait(0.1):
+            grow(time.monotonic() - began)
+
+    thread = Thread(target=go_on)
+    thread.start()
+    try:
+        yield
+    finally:
+        ends.set()
+        thread.join()

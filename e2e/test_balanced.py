@@ -113,11 +113,10 @@ class Cluster:
         return selected(command_json(self.plane.kubeconfig(), "route", "-n", NAMESPACE, *flags))
 
     def _serves(self, node: Place, shares: Shares) -> bool:
-        """Whether the kernel of a node has these endpoints."""
+        """Whether the kernel of a node has these endpoints, and Zoneward's these weights."""
         kind, zone = node
-        wanted = {name: shares[name].keys() for name in SPREADS}
         if kind == KUBE:
-            return wanted == {
+            return {name: shares[name].keys() for name in SPREADS} == {
                 name: {endpoint.rpartition(":")[0] for endpoint in endpoints}
                 for name, endpoints in self.kube[zone].programmed(NAMESPACE).items()
                 if name in SPREADS
@@ -125,9 +124,8 @@ class Cluster:
         proxy = self.zoneward[zone]
         if proxy.get("/readyz")[0] != 200:
             return False
-        # This shows no weights, which come in the same slice as the endpoints.
-        served = selected(json.loads(proxy.get("/debug/selection")[1]))
-        is_selected = wanted == {name: shares_.keys() for name, shares_ in served.items()}
+        # In this order: what is selected waits for the kernel then.
+        is_selected = selected(json.loads(proxy.get("/debug/selection")[1])) == shares
         return is_selected and not proxy.metric("zoneward_proxy_waiting_seconds")
 
 

@@ -2,10 +2,10 @@
 
 import re
 import sys
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -114,10 +114,11 @@ def test_dashboard_queries_have_series(scraped: Prometheus, name: str) -> None:
     texts = {item["name"]: item["query"] for item in dashboard["templating"]["list"] if item["type"] == "textbox"}
     values = {"__rate_interval": "1m", **texts}
     for variable in variables(dashboard):
-        offered = _offered(scraped, variable, values)
-        values[variable["name"]] = CHOSEN.get(variable["name"], offered[0])
-        assert values[variable["name"]] in offered
-        assert not {FORGED, "pods"} & {*offered}
+        offered = partial(_offered, scraped, variable, values)
+        chosen = CHOSEN.get(variable["name"])
+        wait_until(partial(_has, offered, chosen), f"{variable['name']}: {chosen or 'any'}", scraped.process)
+        values[variable["name"]] = chosen or offered()[0]
+        assert not {FORGED, "pods"} & {*offered()}
     for query in queries(dashboard):
         expr = _filled(query, values)
         scraped.wait_for(expr)
@@ -129,12 +130,15 @@ def _offered(scraped: Prometheus, variable: dict[str, Any], values: dict[str, st
     match = re.fullmatch(r"label_values\((.+), (\w+)\)", variable["query"])
     assert match is not None
     selector, label = _filled(match[1], values), match[2]
-    scraped.wait_for(f"count({selector}) > 0")
     values_ = scraped.read(f"label/{label}/values", **{"match[]": selector})
     if regex := variable.get("regex"):
         values_ = [re.search(regex.strip("/"), value)[1] for value in values_]  # type: ignore[index]
-    assert values_, variable["name"]
     return sorted(values_)
+
+
+def _has(offered: Callable[[], list[str]], chosen: str | None) -> bool:
+    values = offered()
+    return bool(values) if chosen is None else chosen in values
 
 
 def _filled(expr: str, values: dict[str, str]) -> str:
@@ -149,8 +153,13 @@ def test_recording_rules_have_series_of_each_service(scraped: Prometheus, name: 
 @pytest.mark.parametrize("what", ["connections", "bytes"])
 def test_cross_zone_rates_equal_rates_between_zones(scraped: Prometheus, what: str) -> None:
     """Of one Service all stays in its zone. The past is compared: rules that are evaluated now are not all done."""
-    scraped.wait_for(f'zoneward:{what}_in_zone:ratio_rate1h{{service="basket"}} offset 5s < 1')
-    moment = int(time.time()) - 3
+    for service, share in (("cart", "== 1"), ("basket", "< 1")):
+        scraped.wait_for(f'zoneward:{what}_in_zone:ratio_rate1h{{service="{service}"}} offset 5s {share}')
+    moment = min(
+        last
+        for name in (f"zoneward:{what}_cross_zone", f"zoneward:{what}")
+        for _, last in scraped.query(f'timestamp({name}:rate1h{{namespace="{NAMESPACE}"}})')
+    )
 
     def rates(series: str, labels: str = "") -> dict[str, float]:
         expr = f'sum by (service) ({series}:rate1h{{namespace="{NAMESPACE}"{labels}}} @ {moment})'

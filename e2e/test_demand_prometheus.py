@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 import yaml
-from e2e.prometheus import Exporter, Prometheus, Sample, exporter, prometheus
+from e2e.prometheus import Exporter, Prometheus, Sample, exporter, growing, prometheus
 
 from zoneward.cli.configuration_file import configuration_from
 from zoneward.cli.main import run
@@ -86,9 +86,9 @@ def of_others() -> list[Sample]:
     return samples
 
 
-def grown(samples: list[Sample]) -> list[Sample]:
+def grown(samples: list[Sample], times: float) -> list[Sample]:
     """Counters grow; gauges stay."""
-    return [(name, labels, value * (3 if name.endswith("_total") else 1)) for name, labels, value in samples]
+    return [(name, labels, value * (times if name.endswith("_total") else 1)) for name, labels, value in samples]
 
 
 @pytest.fixture(scope="module")
@@ -105,8 +105,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
             (ghost, forged("ghost")),
             (nameless, forged(None)),
         ]
-        for meter, samples in first:
-            meter.samples = samples
+
+        def grow(seconds: float) -> None:
+            for meter, samples in first:
+                meter.samples = grown(samples, 1 + seconds)
+
+        grow(0)
         labels = {"namespace": "zoneward-system", "service": "zoneward-meter", "zone": "elsewhere"}
         jobs = [
             honored.job("zoneward-meter", honor_labels=True),
@@ -120,11 +124,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
             targets = [f"127.0.0.1:{meter.port}" for meter, _ in first]
             for target in targets:
                 started.wait_for(f'zoneward_meter_connections_total{{instance="{target}"}}')
-            for meter, samples in first:
-                meter.samples = grown(samples)
-            for target in targets:
-                started.wait_for(f'increase(zoneward_meter_connections_total{{instance="{target}"}}[60s]) > 0')
-            yield started
+            with growing(grow):
+                for target in targets:
+                    started.wait_for(f'increase(zoneward_meter_connections_total{{instance="{target}"}}[60s]) > 0')
+                yield started
 
 
 def shares(amounts: dict[ObjectKey, dict[str, float]]) -> dict[ObjectKey, dict[str, float]]:
@@ -153,6 +156,31 @@ async def test_selector_decides_which_metrics_count(server: Prometheus) -> None:
     assert await read(server, selector=selector) == {("shop", "search"): {ZONES[2]: 1.0}}
     with pytest.raises(PrometheusUnavailable, match=r'with \{job=~"elsewhere"\} \(demand.prometheus.selector\)'):
         await read(server, selector=(("job", ("elsewhere",)),))
+
+
+async def test_program_that_two_jobs_scrape_counts_once(tmp_path: Path) -> None:
+    """As many connections start on both nodes."""
+    with exporter() as twice, exporter() as once:
+        sources = ((twice, NODES[0], ZONES[0]), (once, NODES[1], ZONES[1]))
+
+        def grow(seconds: float) -> None:
+            for program, node, zone in sources:
+                labels = {"namespace": "shop", "service": "search", "address_type": "IPv4", "from_zone": zone}
+                program.samples = [
+                    ("zoneward_meter_info", {"version": "0.1.0", "node": node, "zone": zone}, 1),
+                    ("zoneward_meter_connections_total", {**labels, "to_zone": zone}, 100 * (1 + seconds)),
+                ]
+
+        grow(0)
+        jobs = [
+            twice.job("zoneward-meter"),
+            once.job("meters", labels={"job": "zoneward-meter"}),
+            twice.job("pods", labels={"job": "zoneward-proxy"}),
+        ]
+        with prometheus(tmp_path, jobs) as server, growing(grow):
+            server.wait_for("count(increase(zoneward_meter_connections_total[60s]) > 500) == 3")
+            demand = await read(server)
+    assert demand == {("shop", "search"): pytest.approx({ZONES[0]: 0.5, ZONES[1]: 0.5}, abs=0.1)}
 
 
 def documented() -> dict[str, str]:

@@ -86,6 +86,10 @@ class Cluster(Shop):
                 refused.append(f"{right}: {entry['responseStatus'].get('message')}")
         return used, refused
 
+    def wait_until_used(self, user: str, rights: set[Right]) -> None:
+        """Wait until the audit log shows it: of a watch, once it has ended, which the server sees after the client."""
+        self.plane.wait_until(lambda: rights <= self.asked(user)[0], what=f"permissions that {user} used")
+
     def updates(self, slice_: Object) -> int:
         """How often a slice was written since it was made."""
         name = slice_["metadata"]["name"]
@@ -156,6 +160,7 @@ def test_roles_of_take_over_are_enough_and_all_used(taken_over: Cluster, tmp_pat
         _scene(taken_over, controller, account.name)
         assert controller.metric("zoneward_controller_api_errors_total", kind="refused") == 0
         assert controller.terminate() == 0
+    taken_over.wait_until_used(account.name, granted(TAKE_OVER) - SELDOM - {ADMITTED})
     used, refused = taken_over.asked(account.name)
     assert refused == []
     assert controller.logged("missing permission") == []
@@ -236,7 +241,7 @@ def test_log_names_missing_permissions(taken_over: Cluster, tmp_path: Path) -> N
     assert all(resource in said for _, resource, _ in lacking)
 
 
-# --- the other mode ---------------------------------------------------------------------------------------------------
+# --- the other modes --------------------------------------------------------------------------------------------------
 
 
 def test_roles_of_only_marked_are_enough_and_all_used(tmp_path: Path) -> None:
@@ -271,6 +276,7 @@ def test_roles_of_only_marked_are_enough_and_all_used(tmp_path: Path) -> None:
             wait(lambda: ("", "endpoints", "delete") in cluster.asked(account.name)[0], what="a deletion")
             assert controller.metric("zoneward_controller_api_errors_total", kind="refused") == 0
             assert controller.terminate() == 0
+        cluster.wait_until_used(account.name, granted(ONLY_MARKED) - SELDOM - {ADMITTED})
         used, refused = cluster.asked(account.name)
         assert refused == []
         assert controller.logged("missing permission") == []
@@ -284,6 +290,51 @@ def _is_built_in(cluster: Cluster, name: str) -> bool:
 def _marks(cluster: Cluster, name: str) -> list[str]:
     annotations = cluster.service(name)["metadata"].get("annotations") or {}
     return [annotation for annotation in annotations if annotation.startswith(names.DOMAIN)]
+
+
+def test_roles_of_overlay_are_enough_and_all_used(tmp_path: Path) -> None:
+    with a_cluster(tmp_path, "overlay", controllers=("endpoints-controller", *SLICE_CONTROLLERS)) as cluster:
+        account = cluster.account()
+        cluster.create(**{names.OVERLAY_MARK: "enabled"})
+        with cluster.controller(account, tmp_path) as controller:
+            for count, value in enumerate(("Auto", None, "Auto"), 1):
+                cluster.annotate({names.TOPOLOGY_MODE_ANNOTATION: value})
+                controller.wait_until(lambda count=count: cluster.events() >= count, what=f"Event {count}: {value}")  # type: ignore[misc]
+            # Its entries change while the ConfigMap of the namespace stays.
+            cluster.annotate({names.TOPOLOGY_MODE_ANNOTATION: "zoneward.dev/Balanced"})
+            controller.wait_until(lambda: "Balanced" in str(_entries(cluster)), what="other entries")
+            cluster.annotate({names.OVERLAY_MARK: "disabled"})
+            controller.wait_until(lambda: not _entries(cluster), what="no entries")
+            assert controller.terminate() == 0
+        # An API server checks `create` for a patch that creates.
+        seldom = SELDOM | {("", "configmaps", "create"), ("", "configmaps", "list"), ("", "namespaces", "list")}
+        cluster.wait_until_used(account.name, granted("overlay") - seldom)
+        used, refused = cluster.asked(account.name)
+    assert refused == []
+    assert controller.logged("missing permission") == []
+    assert used | (seldom & granted("overlay")) == granted("overlay") | {FREE}
+
+
+def _entries(cluster: Cluster) -> Object:
+    answer = cluster.api.send("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps/{names.OVERLAY_CONFIG_MAP}")
+    return answer.object.get("data") or {} if answer.code == 200 else {}
+
+
+def test_mode_changes_with_the_commands_of_the_readme(tmp_path: Path) -> None:
+    readme = (DEPLOY / "README.md").read_text()
+    text = readme[readme.index("To change the mode") :]
+    commands = re.findall(r"^kubectl (.* -k .*)$", text, re.MULTILINE)[:2]
+    remove, apply = (shlex.split(command, comments=True) for command in commands)
+    with a_cluster(tmp_path, "overlay", controllers=("endpoints-controller", *SLICE_CONTROLLERS)) as cluster:
+        for command, folder in ((remove, "overlay"), (apply, ONLY_MARKED)):
+            cluster.plane.kubectl(*(str(DEPLOY / folder) if word == "." else word for word in command))
+        cluster.mode = ONLY_MARKED
+        cluster.create()
+        cluster.plane.wait_until(partial(_is_built_in, cluster, "cart"), what="slices of the built-in controller")
+        cluster.plane.zoneward("adopt", "--force", f"{NAMESPACE}/cart")
+        with cluster.controller(cluster.account(), tmp_path) as controller:
+            cluster.make_ready("cart-0", False)
+            controller.wait_until(lambda: cluster.count()[0] == PODS - 1, what="a Pod that is not ready")
 
 
 # --- the admission policy ---------------------------------------------------------------------------------------------

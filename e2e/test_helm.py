@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -111,6 +112,13 @@ def test_overlay_is_released_before_it_is_uninstalled() -> None:
     assert {object_["metadata"]["annotations"]["helm.sh/hook"] for object_ in hooks} == {"pre-delete"}
     (container,) = hooks[-1]["spec"]["template"]["spec"]["containers"]
     assert container["args"][:3] == ["release", "--overlay", "--scale-down=zoneward-system/zoneward-controller"]
+    placed = _set(("controller.affinity.nodeAffinity.x=y", "controller.podAnnotations.owner=edge"))
+    made = _objects(helm("template", "edge", str(CHART), "--set=controller.podLabels.team=edge", *placed))
+    (controller,) = pods(made)
+    (job,) = [object_["spec"]["template"] for object_ in made if object_["kind"] == "Job"]
+    assert job["metadata"]["labels"]["team"] == job["metadata"]["annotations"]["owner"] == "edge"
+    for field in ("affinity", "priorityClassName", "tolerations", "securityContext"):
+        assert job["spec"][field] == controller["spec"][field]
     other = helm("template", "edge", str(CHART), "--set=controller.mode=only-marked")
     assert "helm.sh/hook" not in other
 
@@ -139,6 +147,11 @@ def test_lint_passes() -> None:
         ("meter.listenAddress=all", "'/meter/listenAddress': 'all' does not match pattern"),
         ("monitoring.podMonitors.interval=often", "'/monitoring/podMonitors/interval': 'often' does not match pattern"),
         ("meter.configuration.kind=Other", "'/meter/configuration/kind': value must be 'ZonewardConfiguration'"),
+        ("image.pullSecrets[0].name=Registry", "'/image/pullSecrets/0/name': 'Registry' does not match pattern"),
+        ("controller.namespace=null", "'/controller': missing property 'namespace'"),
+        ("proxy.listenAddress=null", "'/proxy': missing property 'listenAddress'"),
+        ("meter.networkPolicy=null", "'/meter': missing property 'networkPolicy'"),
+        ("proxy.apiServer.port=null", "'/proxy/apiServer': missing property 'port'"),
     ],
 )
 def test_invalid_values_are_refused_with_path_and_expectation(value: str, expected: str) -> None:
@@ -146,9 +159,9 @@ def test_invalid_values_are_refused_with_path_and_expectation(value: str, expect
 
 
 def test_values_set_the_image_everywhere() -> None:
-    digest, secret = f"sha256:{'0' * 64}", [{"name": "registry"}]
+    digest, secret = f"sha256:{'0' * 64}", [{"name": "registry.example"}]
     image = ("image.repository=registry.example/zoneward", f"image.digest={digest}", "image.pullPolicy=Always")
-    objects = rendered(*ALL, "meter.accounting=true", *image, "image.pullSecrets[0].name=registry")
+    objects = rendered(*ALL, "meter.accounting=true", *image, r"image.pullSecrets[0].name=registry\.example")
     containers = [
         spec for pod in pods(objects) for kind in ("containers", "initContainers") for spec in pod["spec"].get(kind, ())
     ]
@@ -158,6 +171,31 @@ def test_values_set_the_image_everywhere() -> None:
     assert [pod["spec"]["imagePullSecrets"] for pod in pods(objects)] == [secret] * 3
     (pod,) = pods(rendered("image.tag=edge"))
     assert pod["spec"]["containers"][0]["image"] == "zoneward:edge"
+
+
+def test_values_that_are_null_are_like_empty_ones() -> None:
+    maps = ("configuration", "podLabels", "podAnnotations", "affinity", "serviceAccountAnnotations", "nodeSelector")
+    empty = _set(f"{program}.{name}=null" for program in PROGRAMS for name in maps)
+    made = _objects(helm("template", "edge", str(CHART), *_set(ALL), *empty))
+    assert {pod["spec"].get("nodeSelector") for pod in pods(made)} == {None}
+    written = {key: object_ for key, object_ in compared(made, of_helm=True).items() if key[0] == "ConfigMap"}
+    whole = {"apiVersion": "zoneward.dev/v1alpha1", "kind": "ZonewardConfiguration"}
+    assert [object_["data"]["configuration.yaml"] for object_ in written.values()] == [whole] * len(PROGRAMS)
+
+
+def test_namespace_of_the_controller_is_not_that_of_pods_on_the_hosts_network() -> None:
+    values = ("createNamespaces=true", *(f"{program}.namespace=one" for program in PROGRAMS))
+    message = "namespace: expected another one than controller.namespace, got one"
+    for program in ("proxy", "meter"):
+        refused = helm("template", "edge", str(CHART), *_set(values), f"--set={program}.enabled=true", fails=True)
+        assert f"{program}.{message}" in refused
+    shared = rendered(*ALL, *values, "controller.namespace=two")
+    made = [object_["metadata"] for object_ in shared if object_["kind"] == "Namespace"]
+    assert {metadata["name"]: metadata["labels"]["pod-security.kubernetes.io/enforce"] for metadata in made} == {
+        "two": "restricted",
+        "one": "privileged",
+    }
+    assert len(made) == 2
 
 
 def test_values_that_look_like_other_yaml_types_stay_strings() -> None:
@@ -173,7 +211,10 @@ def test_values_that_look_like_other_yaml_types_stay_strings() -> None:
         "image.tag": "1.0",
     }
     text = [f"--set-string={name}={value}" for name, value in values.items()]
+    labels = {"1": "2", "null": "3", "off": "4"}
+    text += [f"--set-string=commonLabels.{name}={value}" for name, value in labels.items()]
     made = _objects(helm("template", "123", str(CHART), *text, *_set((*ALL, "createNamespaces=true"))))
+    assert all(labels.items() <= object_["metadata"]["labels"].items() for object_ in made)
     assert {object_["metadata"].get("namespace") for object_ in made} == {"1000", "1e3", "true", None}
     assert {object_["metadata"]["labels"]["app.kubernetes.io/instance"] for object_ in made} == {"123"}
     assert {object_["metadata"]["name"] for object_ in made if object_["kind"] == "Namespace"} == {
@@ -225,6 +266,7 @@ def test_values_add_labels_annotations_and_affinity() -> None:
     added = {"podAnnotations.owner": "edge", "podLabels.team": "edge", "podLabels.app\\.kubernetes\\.io/name": "other"}
     text = [f"--set-string={program}.{name}={value}" for program in PROGRAMS for name, value in added.items()]
     text += [f"--set-string={program}.serviceAccountAnnotations.role=reader" for program in PROGRAMS]
+    text += [f"--set-string={program}.podAnnotations.checksum/configuration=none" for program in PROGRAMS]
     text += [f"--set={program}.affinity.nodeAffinity.x=y" for program in PROGRAMS]
     made = _objects(helm("template", "edge", str(CHART), *text, *_set((*ALL, "commonLabels.cost=shared"))))
     plain = {pod["spec"]["serviceAccountName"]: pod for pod in pods(rendered(*ALL))}
@@ -237,6 +279,33 @@ def test_values_add_labels_annotations_and_affinity() -> None:
     accounts = [object_["metadata"]["annotations"] for object_ in made if object_["kind"] == "ServiceAccount"]
     assert [account["role"] for account in accounts if "role" in account] == ["reader"] * len(PROGRAMS)
     assert {object_["metadata"]["labels"].get("cost") for object_ in made} == {"shared"}
+
+
+class StrictLoader(yaml.SafeLoader):
+    """Refuses duplicate keys, as kustomize does."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key) for key, _ in node.value]
+        assert len(set(keys)) == len(keys), node.start_mark
+        return super().construct_mapping(node, deep)
+
+
+def test_labels_of_an_object_win_over_common_ones_and_those_of_the_chart_over_all() -> None:
+    parts = ("podMonitors", "prometheusRules", "dashboards")
+    labels = ("team=shared", r"app\.kubernetes\.io/part-of=shop", r"app\.kubernetes\.io/name=shop")
+    given = [f"commonLabels.{label}" for label in labels]
+    given += [f"monitoring.{part}.{label}" for part in parts for label in ("enabled=true", "labels.team=watch")]
+    given += [rf"monitoring.{part}.labels.helm\.sh/chart=other" for part in parts]
+    text = helm("template", "edge", str(CHART), *_set(given))
+    monitoring = 0
+    for made in filter(None, yaml.load_all(text, StrictLoader)):
+        on_object = made["metadata"]["labels"]
+        assert on_object["app.kubernetes.io/part-of"] == "shop"
+        assert on_object["app.kubernetes.io/name"].startswith("zoneward-")
+        assert on_object["helm.sh/chart"] == OF_HELM["helm.sh/chart"]
+        if on_object["team"] == "watch":
+            monitoring += 1
+    assert monitoring == 1 + len(RULES) + len(dashboards())
 
 
 def test_monitoring_has_all_rules_dashboards_and_pod_monitors() -> None:
@@ -275,11 +344,27 @@ def test_monitoring_has_all_rules_dashboards_and_pod_monitors() -> None:
     }
 
 
-def test_pod_monitor_of_an_unreachable_address_is_refused() -> None:
-    values = _set((*ALL, "monitoring.podMonitors.enabled=true"))
-    assert "proxy.listenAddress: Prometheus cannot reach 127.0.0.1" in helm(
+@pytest.mark.parametrize("address", ["127.0.0.1", "[::1]"])
+def test_pod_monitor_of_an_unreachable_address_is_refused(address: str) -> None:
+    values = _set((*ALL, "monitoring.podMonitors.enabled=true", f"proxy.listenAddress={address}"))
+    assert f"proxy.listenAddress: Prometheus cannot reach {address}" in helm(
         "template", "edge", str(CHART), *values, fails=True
     )
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [("", "127.0.0.1"), ("0.0.0.0", "127.0.0.1"), ("127.0.0.2", "127.0.0.2"), ("[::]", "::1"), ("[::1]", "::1")],
+)
+def test_probes_reach_the_address_that_programs_listen_on(address: str, host: str) -> None:
+    """A socket of [::] takes no IPv4."""
+    made = rendered(NONE, *ALL, *(f"{program}.listenAddress={address}" for program in ("proxy", "meter")))
+    for pod in pods(made):
+        (container,) = pod["spec"]["containers"]
+        probes = [container[f"{kind}Probe"]["httpGet"] for kind in ("startup", "liveness", "readiness")]
+        of_status = [probe["host"] for probe in probes if probe["port"] == "status"]
+        assert of_status
+        assert set(of_status) == {host}
 
 
 def test_published_chart_names_the_published_image(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -142,30 +141,3 @@ def test_unsupported_request_is_reported_in_one_line(what: str, sandbox: Path, t
     assert outcome.status == 1
     assert outcome.errors.count("\n") == 1
     assert f"the sandbox does not support {what}, {INSTEAD}" in outcome.errors
-
-
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        (("plan", "--sample", "-n", ""), ["kube-system", "payments", "shop", ":4"]),
-        (("plan", "--sample", "shop/ca"), ["shop/cart", "shop/catalog", ":4"]),
-        (("pl",), ["plan\tShow which endpoints each zone would use, and why.", ":4"]),
-        (("plan", "-f", ""), [":0"]),
-    ],
-)
-def test_kubectl_completes_lines_of_its_plugin(tmp_path: Path, words: tuple[str, ...], expected: list[str]) -> None:
-    """kubectl finds the plugin on the PATH, and then runs the program that completes, not the plugin."""
-    # On a busy machine, the program that completes could reach its time limit, and then it prints no word.
-    unlimited = "from zoneward.cli import completion\ncompletion.PROCESS_TIME_LIMIT = 0.0\n"
-    for name, module, limit in (
-        ("kubectl-zoneward", "zoneward.cli.main", ""),
-        ("kubectl_complete-zoneward", "zoneward.cli.kubectl_completion", unlimited),
-    ):
-        program = tmp_path / name
-        program.write_text(f"#!{sys.executable}\n{limit}from {module} import main\nmain()\n")
-        program.chmod(0o755)
-    kubectl = str(find_programs(environment=os.environ)["kubectl"])
-    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    command = [kubectl, "__complete", "zoneward", *words]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == expected

@@ -95,6 +95,8 @@ def test_advice_has_the_predicted_effect(plane: ControlPlane) -> None:
             plane.zoneward("advise", "-n", "shop", "--proxy", "current", "-o", "json", user="reader").stdout
         )
 
+    # Slices may be those of an earlier test.
+    plane.wait_until(lambda: advice()["summary"]["inZone"] > 0.9, what="slices with hints")
     set_mode(plane, None)
     try:
         plane.wait_until(lambda: advice()["summary"]["inZone"] < 0.5, what="slices without hints")

@@ -122,7 +122,8 @@ class Site:
         targets = [f"{node.addresses[0]}:{METERS}" for node in self.nodes.values()]
         jobs = [{"job_name": "zoneward-meter", "static_configs": [{"targets": targets}]}]
         self.prometheus: Final = stack.enter_context(prometheus(plane.folder, jobs, network=self.inside))
-        self.configuration: Final = self.prometheus.configuration(plane.folder)
+        # Longer than the test: connections of a part of it have other shares.
+        self.configuration: Final = self.prometheus.configuration(plane.folder, window="1h")
 
     def used_by(self) -> dict[str, int]:
         """By zone, the endpoints that its kube-proxy sends to."""
@@ -186,6 +187,7 @@ def test_measured_demand_prevents_overload_that_cpu_causes(site: Site) -> None:
         site.plane.wait_until(lambda: site.used_by()["a"] > PODS, what="hints by what was measured")
         assert controller.logged("adopting measured demand")
         measured = site.ask(30.0)
+        site.wait_until_counted(first, by_cpu, measured)
         predicted = site.predicted()
     FIGURES.parent.mkdir(parents=True, exist_ok=True)
     figures = {

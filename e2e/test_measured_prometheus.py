@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from e2e.prometheus import Prometheus, Sample, exporter, prometheus
+from e2e.prometheus import Prometheus, Sample, exporter, growing, prometheus
 from msgspec import UNSET
 
 from zoneward.advice.measured_flows import HOURS_IN_MONTH
@@ -30,7 +30,7 @@ CONNECTIONS: Final = {A: 900, B: 100}
 SCRAPED: Final = {"namespace": "zoneward-system", "service": "zoneward-meter", "pod": "meter-1", "zone": "elsewhere"}
 
 
-def of_meter(node: str, zone: str, sent: dict[str, int], seconds: int) -> list[Sample]:
+def of_meter(node: str, zone: str, sent: dict[str, int], seconds: float) -> list[Sample]:
     """A meter's counters after some seconds: a GB of responses for each connection, and a tenth of requests."""
     samples: list[Sample] = [
         ("zoneward_meter_info", {"version": "0.1.0", "node": node, "zone": zone}, 1),
@@ -42,7 +42,7 @@ def of_meter(node: str, zone: str, sent: dict[str, int], seconds: int) -> list[S
     routes = [(zone, to, count) for to, count in sent.items()]
     for start, to, count in [*routes, ("external", C, 50)]:
         labels = {"namespace": "shop", "service": "search", "address_type": "IPv4", "from_zone": start, "to_zone": to}
-        total = float(count * seconds)
+        total = count * seconds
         samples += [
             ("zoneward_meter_connections_total", labels, total),
             ("zoneward_meter_bytes_total", {**labels, "direction": "response"}, total * GB),
@@ -51,19 +51,19 @@ def of_meter(node: str, zone: str, sent: dict[str, int], seconds: int) -> list[S
     return samples
 
 
-def of_proxy(seconds: int) -> list[Sample]:
+def of_proxy(seconds: float) -> list[Sample]:
     """A proxy on a third node."""
     labels = {"namespace": "shop", "service": "search", "address_type": "IPv4", "from_zone": C, "to_zone": C}
     return [
         ("zoneward_proxy_info", {"version": "0.1.0", "node": "worker-c1", "zone": C}, 1),
         *(
-            ("zoneward_proxy_connections_total", {**labels, "asked": asked}, float(count * seconds))
+            ("zoneward_proxy_connections_total", {**labels, "asked": asked}, count * seconds)
             for asked, count in (("cluster-ip", 70), ("external", 30))
         ),
     ]
 
 
-def forged(node: str | None, seconds: int) -> list[Sample]:
+def forged(node: str | None, seconds: float) -> list[Sample]:
     """What a Pod says that has nothing to do with Zoneward: much traffic from A to B."""
     samples = of_meter(node or "", A, {B: 10**6}, seconds)
     return [(name, {**labels, "forged": "yes"}, value) for name, labels, value in samples if node or "info" not in name]
@@ -84,7 +84,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometheu
         exporter() as nameless,
     ):
 
-        def go_on(seconds: int) -> None:
+        def grow(passed: float) -> None:
+            seconds = BEFORE + passed
             first.samples = of_meter("worker-a1", A, CONNECTIONS, seconds)
             second.samples = of_meter("worker-b1", B, {A: 500}, seconds)
             proxy.samples = of_proxy(seconds)
@@ -92,7 +93,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometheu
             ghost.samples = forged("ghost", seconds)
             nameless.samples = forged(None, seconds)
 
-        go_on(BEFORE)
+        grow(0)
         jobs: list[Any] = [
             first.job("zoneward-meter", honor_labels=True, labels=SCRAPED),
             second.job("renamed", labels={**SCRAPED, "node": "elsewhere", "job": "zoneward-meter"}),
@@ -101,11 +102,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prometheu
             ghost.job("ghost", labels={"job": "zoneward-meter"}, honor_labels=True),
             nameless.job("nameless", labels={"job": "zoneward-meter"}, honor_labels=True),
         ]
-        with prometheus(tmp_path_factory.mktemp("prometheus"), jobs) as started:
-            for seconds in range(1, SAMPLES + 1):
-                info = f'zoneward_meter_info{{instance="127.0.0.1:{second.port}"}}'
-                started.wait_for(f"count_over_time({info}[60s]) >= {seconds}")
-                go_on(BEFORE + seconds)
+        with prometheus(tmp_path_factory.mktemp("prometheus"), jobs) as started, growing(grow):
             for source in (first, second, proxy, pod, ghost, nameless):
                 counters = f'{{__name__=~"zoneward_.*_connections_total",instance="127.0.0.1:{source.port}"}}'
                 started.wait_for(f"count_over_time({counters}[60s]) >= {SAMPLES}")

@@ -219,19 +219,21 @@ def test_short_connections_are_counted_by_zone(site: Site, service: str, protoco
     answers = site.client.tally(site.addresses[service], 80, times=TIMES, protocol=protocol)
     site.wait_until(lambda: (site.connections(service) - before).total() >= TIMES, f"connections to {service}")
     assert dict(site.connections(service) - before) == by_zone(answers)
+    document = site.counter.measured()
+    assert (document.node, document.zone) == (site.node.name, "a")
 
 
 def test_clients_from_outside_are_counted_as_external(site: Site) -> None:
     before = site.traffic("plain")
     outside = site.outside.tally(site.node.addresses[0], site.node_port, times=TIMES)
     inside = site.client.tally(site.node.addresses[0], site.node_port, times=TIMES)
-    site.wait_until(
-        lambda: sum(site.traffic("plain").external.values()) - sum(before.external.values()) >= TIMES,
-        "connections from outside",
-    )
-    after = site.traffic("plain")
-    assert dict(Counter(after.external) - Counter(before.external)) == by_zone(outside)
-    assert dict(Counter(after.zones) - Counter(before.zones)) == by_zone(inside)
+
+    def counted() -> tuple[Counter[str], Counter[str]]:
+        traffic = site.traffic("plain")
+        return Counter(traffic.external) - Counter(before.external), Counter(traffic.zones) - Counter(before.zones)
+
+    site.wait_until(lambda: min(counts.total() for counts in counted()) >= TIMES, "connections from both sides")
+    assert tuple(map(dict, counted())) == (by_zone(outside), by_zone(inside))
 
 
 def test_open_connection_is_counted_with_its_bytes(site: Site) -> None:

@@ -1,5 +1,4 @@
-"""NOW in `plan` equals where real kube-proxies send connections, and the proxies of nodes are detected on a real
-API server.
+"""NOW in `plan` equals where real kube-proxies send connections, and detecting the proxies needs the optional role.
 
 Each of three zones has a node on one wire, with a kube-proxy. The slices are the built-in controller's.
 """
@@ -22,7 +21,7 @@ from e2e.pods import LABELS
 from tests.builders.objects import a_namespace, a_node, a_pod, a_service
 from tests.cli.running import SAMPLE
 from tests.contract.api import MERGE_PATCH, Object
-from tests.deploy.manifests import DEPLOY, NAMESPACES, PROXY_MODES, ROOT
+from tests.deploy.manifests import PROXY_MODES, ROOT
 
 NAMESPACE: Final = "shop"
 ZONES: Final = "abc"
@@ -155,20 +154,3 @@ def test_proxy_detection_needs_the_optional_role(cluster: Cluster) -> None:
     blind = cluster.plane.zoneward("plan", "-n", NAMESPACE, user="blind")
     assert "DaemonSets and ConfigMaps of proxies cannot be read (no permission)" in blind.stderr
     assert "cannot detect the proxy on the nodes; assuming kube-proxy" in blind.stderr
-
-
-@pytest.mark.parametrize(
-    ("mode", "detected"), [(BESIDE, "kube-proxy 1.37"), (INSTEAD, "zoneward")], ids=("beside", "instead")
-)
-def test_zonewards_daemon_set_is_detected(cluster: Cluster, mode: str, detected: str) -> None:
-    plane = cluster.plane
-    for folder in (NAMESPACES, mode):
-        plane.kubectl("apply", "--kustomize", str(DEPLOY / folder))
-    schedule(plane, "zoneward-proxy/zoneward-proxy", nodes=3)
-    # As the docs say: a kube-proxy that still runs on a node counts before any other.
-    schedule(plane, KUBE_PROXY, nodes=0 if mode == INSTEAD else 3)
-    try:
-        assert cluster.decision("same-zone")["now"]["proxies"] == {detected: 3}
-    finally:
-        schedule(plane, KUBE_PROXY, nodes=3)
-        plane.kubectl("delete", "--kustomize", str(DEPLOY / mode), "--wait=false")

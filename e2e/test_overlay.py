@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 import pytest
 from e2e.control_plane import QUICK
+from e2e.processes import PATIENCE, wait_until
 from e2e.test_deploy import Cluster, a_cluster
 from tests.builders.objects import a_node, a_pod, a_service
 from tests.contract.api import MERGE_PATCH, Object
@@ -193,7 +194,7 @@ class State:
 
 
 def wait_until_settled(cluster: Cluster) -> State:
-    end = time.monotonic() + 45
+    end = time.monotonic() + PATIENCE
     while True:
         state = State(cluster)
         problems = state.problems()
@@ -273,7 +274,6 @@ def test_hints_after_random_histories_equal_a_fresh_decision(cluster: Cluster, t
 
 
 def wait_for_the_built_in_controller(cluster: Cluster) -> None:
-    end = time.monotonic() + 30
-    while any("is behind" in problem for problem in State(cluster).problems()):
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    wait_until(
+        lambda: not any("is behind" in problem for problem in State(cluster).problems()), "the built-in controller"
+    )

@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 from e2e.control_plane import ControlPlane, User
-from e2e.test_deploy import Cluster, a_cluster
+from e2e.test_deploy import PODS, Cluster, a_cluster
 from tests.builders.objects import a_namespace, a_service, a_slice
 from tests.contract.api import MERGE_PATCH, ApiError, Object
 
@@ -261,6 +261,20 @@ def test_tenant_may_not_write_the_parameters(cluster: Cluster) -> None:
     tenant.create(CONFIG_MAP | {"metadata": {"name": "mine", "namespace": NAMESPACE}})
 
 
+def test_kubernetes_may_store_the_parameters_again(cluster: Cluster, slices: Slices) -> None:
+    """As its controller of StorageVersionMigrations does, which may list and patch everything."""
+    name = "storage-version-migrator-controller"
+    accounts = "/api/v1/namespaces/kube-system/serviceaccounts"
+    cluster.api.request("POST", accounts, {"metadata": {"name": name}})
+    account = cluster.plane.service_account(name, namespace="kube-system")
+    rules = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["list", "patch"]}]
+    cluster.plane.allow(account, rules, until="/api/v1/configmaps")
+    slices.set({"cart.IPv4": "zones"})
+    stored = cluster.api.read(CONFIG_MAP)
+    same = {"metadata": {"uid": stored["metadata"]["uid"], "resourceVersion": stored["metadata"]["resourceVersion"]}}
+    assert cluster.plane.api(account).patch(CONFIG_MAP, same, content_type=MERGE_PATCH)["data"] == stored["data"]
+
+
 def test_controller_may_write_its_parameters_and_hints_of_slices(cluster: Cluster, slices: Slices) -> None:
     account = cluster.account()
     controller = cluster.plane.api(account)
@@ -282,6 +296,18 @@ def test_controller_may_write_its_parameters_and_hints_of_slices(cluster: Cluste
     assert controller.patch(CONFIG_MAP, {"data": {"cart.IPv4": "none"}})["data"]["cart.IPv4"] == "none"
 
 
+@pytest.mark.parametrize("endpoints", [[], None])
+def test_controller_may_touch_a_slice_without_endpoints(
+    cluster: Cluster, slices: Slices, endpoints: list[Object] | None
+) -> None:
+    slices.set({"cart.IPv4": "remove"})
+    slice_ = slices.create(a_built_in([]) | {"endpoints": endpoints})
+    assert slices.touch(slice_, cluster.account()) == slice_
+    slice_ = slices.create(a_built_in([endpoint("10.0.0.1")]))
+    with pytest.raises(ApiError, match="the controller changes nothing in an EndpointSlice but hints"):
+        cluster.plane.api(cluster.account()).patch(slice_, {"endpoints": None}, content_type=MERGE_PATCH)
+
+
 def test_a_config_map_affects_only_slices_of_its_namespace(cluster: Cluster, slices: Slices) -> None:
     slices.set({"cart.IPv4": "zones"})
     cluster.api.create(a_namespace("elsewhere"))
@@ -293,6 +319,21 @@ def test_a_config_map_affects_only_slices_of_its_namespace(cluster: Cluster, sli
 # --- the controller ---------------------------------------------------------------------------------------------------
 
 
+def test_lease_of_a_tenant_does_not_stop_the_release(cluster: Cluster, slices: Slices) -> None:
+    """Anybody may create a Lease with the name of the controller's, and hold it."""
+    slices.set({"other.IPv4": "zones"})
+    for namespace, holder in ((NAMESPACE, "tenant"), (cluster.home, "")):
+        path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        spec = {"holderIdentity": holder, "leaseDurationSeconds": 1_000_000}
+        cluster.api.request("POST", path, {"metadata": {"name": "zoneward-controller"}, "spec": spec})
+    release = ("release", "--overlay", "--timeout=20")
+    refused = cluster.plane.zoneward(*release, check=False)
+    assert refused.returncode == 2
+    assert f"expected one, got one in each of {NAMESPACE}, {cluster.home}: use --scale-down" in refused.stderr
+    done = cluster.plane.zoneward(*release, f"--scale-down={cluster.home}/zoneward-controller")
+    assert "2 Services left the overlay" in done.stdout
+
+
 def test_edited_config_map_is_repaired_and_a_missing_policy_is_reported(cluster: Cluster, tmp_path: Path) -> None:
     plane, api = cluster.plane, cluster.api
     plane.start_controllers("endpointslice-controller")
@@ -300,6 +341,8 @@ def test_edited_config_map_is_repaired_and_a_missing_policy_is_reported(cluster:
     config_map = f"/api/v1/namespaces/shop/configmaps/{names.OVERLAY_CONFIG_MAP}"
     annotations = {names.TOPOLOGY_MODE_ANNOTATION: "zoneward.dev/Balanced"}
     api.create(a_service("cart", namespace="shop", selector={"app": "cart"}, annotations=annotations))
+    # With other endpoints there were other entries.
+    plane.wait_until(lambda: len(cluster.ready("cart")) == PODS, what="all endpoints")
     with cluster.controller(cluster.account(), tmp_path):
 
         def entries() -> Object:

@@ -12,6 +12,7 @@ from urllib.request import ProxyHandler, build_opener
 import pytest
 from e2e.control_plane import ControlPlane
 from e2e.kube_proxy import KubeProxy
+from e2e.ports import free_port
 from tests.builders.objects import a_namespace, a_node, a_service, a_slice
 
 from zoneward.netlink.messages import FAMILIES
@@ -93,8 +94,7 @@ async def zonewards_answer(what: str) -> Answer:
             return await asyncio.to_thread(ask, healthz_port, f"/{what.rpartition('-')[2]}")
         running = asyncio.create_task(ports.run())
         try:
-            # Outside of the range of ports that the kernel assigns.
-            port = 29_871
+            port = free_port()
             ports.set_service((NAMESPACE, SERVICE), port, 1 if what == "some" else 0)
             while not ports.open_ports:
                 await asyncio.sleep(0.01)

@@ -1,14 +1,17 @@
 """SCTP is served like other protocols. Only first packets are sent, because kernels may lack SCTP sockets."""
 
+import select
 import socket
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Final
 
 import pytest
 from e2e.chances import FALSE_ALARM, chance
 from e2e.node_rules import NodeRules
 from e2e.nodes import Bed, Namespace, Node
+from e2e.processes import PATIENCE
 from e2e.raw_connections import SCTP_HEADER, begin_associations
 from tests.proxy.drawn_services import node_service, one_port
 
@@ -45,12 +48,19 @@ def test_associations_reach_all_endpoints_evenly(node: tuple[Node, Namespace], f
     is_6 = family == "ip6"
     for address, port in ((CLUSTER[family], PORT), (here.addresses[is_6], NODE_PORT)):
         raw = socket.AF_INET6 if is_6 else socket.AF_INET
-        arriving = [here.pods.call(_listening, raw, address) for address in ADDRESSES[family]]
-        client.call(begin_associations, client.addresses[is_6], address, port, count=ASSOCIATIONS)
-        counts: Counter[str] = Counter()
-        for endpoint, listening in zip(ADDRESSES[family], arriving, strict=True):
-            with listening:
-                counts[endpoint] = here.pods.call(_count, listening)
+        with ExitStack() as sockets:
+            arriving = {
+                sockets.enter_context(here.pods.call(_listening, raw, endpoint)): endpoint
+                for endpoint in ADDRESSES[family]
+            }
+            client.call(begin_associations, client.addresses[is_6], address, port, count=ASSOCIATIONS)
+            counts: Counter[str] = Counter()
+            while counts.total() < ASSOCIATIONS:
+                ready, _, _ = select.select(arriving, (), (), PATIENCE)
+                assert ready, counts
+                counts.update(arriving[listening] for listening in ready if _is_expected(listening))
+            while ready := select.select(arriving, (), (), 0.3)[0]:
+                counts.update(arriving[listening] for listening in ready if _is_expected(listening))
         assert counts.total() == ASSOCIATIONS
         assert chance(counts, dict.fromkeys(ADDRESSES[family], 1.0)) > FALSE_ALARM
 
@@ -58,19 +68,13 @@ def test_associations_reach_all_endpoints_evenly(node: tuple[Node, Namespace], f
 def _listening(family: int, address: str) -> socket.socket:
     listening = socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_SCTP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
-    listening.settimeout(0.3)
     listening.bind((address, 0))
     return listening
 
 
-def _count(arriving: socket.socket) -> int:
-    """The number of packets that came to the endpoints' port."""
-    count = 0
-    while True:
-        try:
-            packet = arriving.recv(2048)
-        except TimeoutError:
-            return count
-        # The IPv4 header precedes it.
-        start = (packet[0] & 15) * 4 if arriving.family == socket.AF_INET else 0
-        count += SCTP_HEADER.unpack_from(packet, start)[1] == TARGET
+def _is_expected(arriving: socket.socket) -> bool:
+    """Whether the next packet came to the endpoints' port."""
+    packet = arriving.recv(2048)
+    # The IPv4 header precedes it.
+    start = (packet[0] & 15) * 4 if arriving.family == socket.AF_INET else 0
+    return bool(SCTP_HEADER.unpack_from(packet, start)[1] == TARGET)

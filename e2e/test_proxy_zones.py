@@ -114,33 +114,6 @@ def test_kep_4444_zone_with_pods_is_served_by_them_and_one_without_is_not_blackh
     assert without
 
 
-def test_proxies_count_what_clients_saw_and_plan_shows_it_beside_the_prediction(zones: Zones) -> None:
-    zones.ask_for("none")
-    where = zones.zones_of_endpoints()
-    decision, service = next(pair for pair in asked(zones) if pair[0]["service"] == "cart")
-    before = zones.measured()
-    seen = {zone: tally(zones, zone, service, times=150) for zone in zones.nodes}
-    after = zones.measured()
-    for zone, answered in seen.items():
-        by_zone = Counter(where[address] for address in answered.elements())
-        assert counted(after[zone], decision) - counted(before[zone], decision) == by_zone
-        assert (after[zone]["node"], after[zone]["zone"]) == (zones.nodes[zone], zone)
-    beside = next(plan for plan in zones.decisions_measured(after.values()) if plan["service"] == "cart")
-    total = sum(counted(document, decision).total() for document in after.values())
-    in_zone = sum(counted(document, decision)[zone] for zone, document in after.items())
-    assert beside["measured"]["connections"] == total
-    assert beside["measured"]["inZone"] == pytest.approx(in_zone / total, abs=1e-5)
-
-
-def counted(document: Object, decision: Object) -> Counter[str]:
-    """Connections to a Service's cluster address, by the zone of the endpoint."""
-    key = decision["namespace"], decision["service"], decision["addressType"]
-    for service in document["services"]:
-        if (service["namespace"], service["service"], service["addressType"]) == key:
-            return Counter(service["zones"])
-    return Counter()
-
-
 def cluster(route: Object, decision: Object) -> set[str]:
     """Addresses of the endpoints that a node selects for all ports of a Service."""
     return {

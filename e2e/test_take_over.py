@@ -154,6 +154,11 @@ def is_complete(plane: ControlPlane) -> bool:
     return not any({"create", "update"} & writes.keys() for writes in left)
 
 
+def is_as_planned(plane: ControlPlane, *flags: str) -> bool:
+    """Whether `zoneward plan` has nothing left to write: all families, with their hints."""
+    return to_write(plane, "-A", *flags) == {}
+
+
 def check(recording: Recording) -> None:
     assert recording.missing == []
     assert recording.twice == PODS.keys()
@@ -167,7 +172,7 @@ def test_no_endpoint_is_missing_while_all_services_are_taken_over(shop: Cluster)
             time.sleep(0.5)
             flips.close()
             controller.wait_until(lambda: shop.lists_all(names.MANAGER), what="all endpoints")
-            assert to_write(shop.plane) == {}
+            controller.wait_until(partial(is_as_planned, shop.plane), what="slices as they are planned")
             assert controller.is_ready
             assert controller.metric(CONTESTED) == 0
     check(recording)
@@ -278,7 +283,7 @@ def test_no_endpoint_is_missing_while_the_label_changes(shop: Cluster) -> None:
                 time.sleep(0.5)
                 flips.close()
                 controller.wait_until(partial(shop.lists_all, manager), what="all endpoints")
-                assert to_write(shop.plane, "-A", *flags) == {}
+                controller.wait_until(partial(is_as_planned, shop.plane, *flags), what="slices as they are planned")
                 assert controller.metric(CONTESTED) == 0
                 assert controller.terminate() == 0
         go_back(shop)

@@ -6,11 +6,11 @@ nodes; a zone's namespace has the addresses of all Pods of that zone, and its fi
 
 import json
 import sys
-import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
+from itertools import zip_longest
 from pathlib import Path
 from typing import Final, Self
 
@@ -23,7 +23,6 @@ from tests.contract.api import Object
 
 from zoneward.kube.object_reader import read_objects
 from zoneward.kube.objects import Service, node_zone
-from zoneward.meter.flow_meter import MIN_DUMP_PERIOD
 from zoneward.routing.configuration import Configuration
 from zoneward.routing.what_if import as_if_requested
 from zoneward.sample import cluster
@@ -85,9 +84,11 @@ class Zones:
 
     def _serves(self, zone: str) -> bool:
         proxy = self._proxies[zone]
-        if proxy.get("/readyz")[0] != 200 or proxy.metric("zoneward_proxy_waiting_seconds"):
+        if proxy.get("/readyz")[0] != 200:
             return False
-        return _clusters(self.route(zone)) == _clusters(json.loads(proxy.get("/debug/selection")[1]))
+        # In this order: what is selected waits for the kernel then.
+        is_selected = _clusters(self.route(zone)) == _clusters(json.loads(proxy.get("/debug/selection")[1]))
+        return is_selected and not proxy.metric("zoneward_proxy_waiting_seconds")
 
     def decisions(self, *flags: str) -> list[Object]:
         """The decisions of `plan` about the cluster as it is."""
@@ -96,18 +97,6 @@ class Zones:
     def route(self, zone: str) -> Object:
         """The output of `route` for the node in a zone and the existing slices."""
         return self._zoneward("route", "-A", *_PROXY, "--as-is", "--node", self.nodes[zone])
-
-    def measured(self) -> dict[str, Object]:
-        """The measured traffic of each zone's proxy."""
-        # The counters are not read twice within this time.
-        time.sleep(MIN_DUMP_PERIOD + 0.1)
-        return {zone: json.loads(proxy.get("/measured")[1]) for zone, proxy in self._proxies.items()}
-
-    def decisions_measured(self, documents: Iterable[Object]) -> list[Object]:
-        """`decisions` with measured traffic."""
-        file = self._folder / "measured.jsonl"
-        file.write_text("".join(f"{json.dumps(document)}\n" for document in documents))
-        return self.decisions("--measured", str(file))
 
     def service(self, namespace: str, name: str) -> Service | None:
         """A Service of the sample, or None."""
@@ -179,11 +168,12 @@ def _writes(decision: Object) -> int:
 
 
 def _clusters(route: Object) -> list[tuple[object, ...]]:
-    """By Service, family and port, the endpoints."""
+    """By Service, family and port, the endpoints and their weights."""
     return sorted(
         (
             *(port[key] for key in ("namespace", "service", "addressType", "port")),
-            *(sorted(port[key] or ()) for key in ("cluster", "local")),
+            sorted(zip_longest(port["cluster"] or (), port.get("weights") or ())),
+            sorted(port["local"] or ()),
         )
         for port in route["ports"]
     )
