@@ -53,9 +53,9 @@ class Watching:
     def wait_for(self, met: Callable[[], object]) -> None:
         wait_until(met, "the expected output", self._process)
 
-    def lines_after(self, known: int) -> list[tuple[str, Object]]:
-        """Types and decisions of all lines but the ``known`` first, once there is one and no more have come."""
-        self.wait_for(lambda: len(self.lines) > known)
+    def lines_after(self, known: int, is_last: Callable[[Object], bool]) -> list[tuple[str, Object]]:
+        """Types and decisions of all lines but the ``known`` first, once one ``is_last`` and no more have come."""
+        self.wait_for(lambda: any(is_last(line["decision"]) for line in self.lines[known:]))
         time.sleep(_AFTERWARDS)
         return [(line["type"], line["decision"]) for line in self.lines[known:]]
 
