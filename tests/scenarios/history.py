@@ -21,7 +21,7 @@ PODS: Final = "pods"
 SLICES: Final = "endpointslices"
 APP: Final = "app"
 """The label by which a Service selects its Pods."""
-_LIMIT: Final = 20.0
+_LIMIT: Final = 120.0
 _Happened = tuple[int, str, str, Object]
 
 

@@ -90,6 +90,7 @@ class Found:
     """What ``serves`` was before the step."""
     events: list[str]
     writes: int
+    """Where changes are batched, beyond one in each period."""
 
     @cached_property
     def plan(self) -> ServicePlan:
