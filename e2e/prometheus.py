@@ -101,10 +101,12 @@ class Exporter:
         targets = [{"targets": [f"127.0.0.1:{self.port}"], "labels": labels}]
         return {"job_name": name, "static_configs": targets, **more}
 
-    @property
-    def text(self) -> str:
+    def text(self, time_of_day: float | None = None) -> str:
+        """With the time of the samples, if it is given. Prometheus drops series without it when a scrape fails: on a
+        busy machine, one may take longer than the limit."""
+        end = "" if time_of_day is None else f" {time_of_day * 1000:.0f}"
         return "".join(
-            f"{name}{{{','.join(f'{label}={json.dumps(text)}' for label, text in labels.items())}}} {value}\n"
+            f"{name}{{{','.join(f'{label}={json.dumps(text)}' for label, text in labels.items())}}} {value}{end}\n"
             for name, labels, value in self.samples
         )
 
@@ -113,7 +115,7 @@ class Exporter:
 def exporter() -> Iterator[Exporter]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = started.text.encode()
+            body = started.text(time.time()).encode()
             self.send_response(200)
             self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.send_header("Content-Length", str(len(body)))

@@ -87,7 +87,7 @@ def _serve_forged(stack: ExitStack, network: Namespace, folder: Path) -> int:
     ]
     site = folder / FORGED
     site.mkdir()
-    (site / "metrics").write_text(Exporter(0, samples).text)
+    (site / "metrics").write_text(Exporter(0, samples).text())
     port = 10999
     serve = (sys.executable, "-m", "http.server", str(port), "--bind", "127.0.0.1", "--directory", site)
     stack.enter_context(Process((*network.enter, *serve), log=folder / "forged.log"))
