@@ -9,8 +9,8 @@ from tests.contract.api import MERGE_PATCH, Api, Object, collection_of, path_of
 from tests.contract.kinds import KINDS, new
 
 FINALIZER = "zoneward.example/wait"
-PATIENCE = 20.0
-"""Seconds that controllers may take: the collector of a real control plane needs one or two."""
+PATIENCE = 100.0
+"""Seconds that controllers may take: the collector of a real control plane needs one or two, once it has started."""
 
 
 def until(met: Callable[[], bool]) -> None:

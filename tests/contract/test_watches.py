@@ -4,7 +4,7 @@ import time
 
 import pytest
 from tests.builders.objects import a_lease
-from tests.contract.api import Api, Object, type_and_name
+from tests.contract.api import Api, Object
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
@@ -113,11 +113,10 @@ def test_a_streamed_list_is_selected_and_marks_its_end_on_request_only(
         assert watch.take(len(events)) == events
 
 
-def test_a_watch_ends_when_its_time_is_over(api: Api, namespace: str, leases: str) -> None:
-    api.create(a_lease("lease", namespace=namespace))
+def test_a_watch_ends_when_its_time_is_over(api: Api, leases: str) -> None:
     began = time.monotonic()
     with api.watch(leases, {"timeoutSeconds": "1"}) as watch:
-        assert list(map(type_and_name, watch.rest())) == [("ADDED", "lease")]
+        assert watch.rest() == []
     assert time.monotonic() - began > 0.5
 
 
