@@ -326,7 +326,7 @@ def test_lease_of_a_tenant_does_not_stop_the_release(cluster: Cluster, slices: S
         path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         spec = {"holderIdentity": holder, "leaseDurationSeconds": 1_000_000}
         cluster.api.request("POST", path, {"metadata": {"name": "zoneward-controller"}, "spec": spec})
-    release = ("release", "--overlay", "--timeout=20")
+    release = ("release", "--overlay", "--timeout=100")
     refused = cluster.plane.zoneward(*release, check=False)
     assert refused.returncode == 2
     assert f"expected one, got one in each of {NAMESPACE}, {cluster.home}: use --scale-down" in refused.stderr
@@ -366,14 +366,25 @@ def test_edited_config_map_is_repaired_and_a_missing_policy_is_reported(cluster:
         assert patches() - before <= 5, "as a rule the test's own, one for the Service, and one for all others"
         api.delete(edited)
         plane.wait_until(lambda: entries() == expected, what="the ConfigMap again")
+
+        def is_applied() -> bool:
+            probe = a_slice("probe", service="cart", manager=BUILT_IN, namespace="shop")
+            probe |= {"endpoints": [endpoint("10.9.9.9")]}
+            path = "/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices"
+            return hints_of(api.request("POST", path, probe, query={"dryRun": "All"})) != [None]
+
+        assert is_applied()
         stored = api.get(policy)
         api.request("DELETE", policy)
+        # Until then, the hints of changed slices are right, and there is nothing to report.
+        plane.wait_until(lambda: not is_applied(), what="an API server without the policy")
         cluster.make_ready("cart-0", False)
         cluster.make_ready("cart-3", False)
         plane.wait_until(lambda: reason() == "OverlayNotApplied", what="a report")
         for field in ("resourceVersion", "uid", "creationTimestamp", "managedFields", "generation"):
             stored["metadata"].pop(field, None)
         api.request("POST", policy.rpartition("/")[0], stored)
+        plane.wait_until(is_applied, what="an API server with the policy")
         cluster.make_ready("cart-0", True)
         plane.wait_until(lambda: reason() == "Enabled", what="the overlay again")
     plane.stop_controllers()
