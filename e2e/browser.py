@@ -144,9 +144,11 @@ async def browser(folder: Path) -> AsyncIterator[Tab]:
         try:
             port = await _port(folder / "profile" / "DevToolsActivePort", process)
             async with aiohttp.ClientSession() as session:
-                async with session.get(f"http://127.0.0.1:{port}/json/list") as response:
-                    (target,) = [listed for listed in await response.json() if listed["type"] == "page"]
-                async with session.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=0) as socket:
+                async with asyncio.timeout(_PATIENCE):
+                    # It may listen before it has its first page.
+                    while not (pages := await _pages(session, port)):
+                        await asyncio.sleep(0.05)
+                async with session.ws_connect(pages[0], max_msg_size=0) as socket:
                     tab = Tab(socket)
                     await tab.listen()
                     yield tab
@@ -154,6 +156,12 @@ async def browser(folder: Path) -> AsyncIterator[Tab]:
             if process.returncode is None:
                 process.terminate()
             await process.wait()
+
+
+async def _pages(session: aiohttp.ClientSession, port: int) -> list[str]:
+    """The addresses of the debuggers of all pages."""
+    async with session.get(f"http://127.0.0.1:{port}/json/list") as response:
+        return [target["webSocketDebuggerUrl"] for target in await response.json() if target["type"] == "page"]
 
 
 async def _port(file: Path, process: asyncio.subprocess.Process) -> int:
