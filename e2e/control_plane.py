@@ -179,17 +179,23 @@ class ControlPlane:
     def start_server(self) -> None:
         """Start the API server with the same address and data as before."""
         self._server = self._run_server(self.ports.server)
-        self.wait_until(self._is_ready, what="kube-apiserver ready")
+        self.wait_until(lambda: _is_ready(self.api()), what="kube-apiserver ready")
 
     @contextmanager
     def another_server(self) -> Iterator[tuple[Process, Path]]:
         """A second API server with the same data, as a process to freeze, and a kubeconfig of the administrator for it.
-        It is ready a moment later."""
+
+        It is ready: controllers end by themselves where their server is not within ten seconds.
+        """
         port = free_port()
         known, file = self._known(ADMIN), self.folder / "another-server"
-        write_kubeconfig(file, ADMIN, server=f"https://{_LOOPBACK}:{port}", authority=self.authority, token=known.token)
+        address = f"https://{_LOOPBACK}:{port}"
+        write_kubeconfig(file, ADMIN, server=address, authority=self.authority, token=known.token)
         server = self._run_server(port, log="another-kube-apiserver")
         try:
+            api = Api(address, known.token, self.authority)
+            wait_until(lambda: _is_ready(api), "another kube-apiserver ready", server)
+            api.close()
             yield server, file
         finally:
             server.kill()
@@ -272,14 +278,6 @@ class ControlPlane:
             else:
                 return
 
-    def _is_ready(self) -> bool:
-        try:
-            ready = self.api().request("GET", "/readyz")["message"] == "ok"
-            # The server creates this namespace a moment after it is ready.
-            return ready and bool(self.api().get("/api/v1/namespaces/default"))
-        except (ApiError, OSError):
-            return False
-
     def _controllers_listen(self) -> bool:
         with socket.socket() as probe:
             return probe.connect_ex((_LOOPBACK, self.ports.controllers)) == 0
@@ -307,6 +305,15 @@ class ControlPlane:
         if isinstance(user, User):
             return user
         return self.admin if user == ADMIN else self.users[user]
+
+
+def _is_ready(server: Api) -> bool:
+    try:
+        ready = server.request("GET", "/readyz")["message"] == "ok"
+        # The server creates this namespace a moment after it is ready.
+        return ready and bool(server.get("/api/v1/namespaces/default"))
+    except (ApiError, OSError):
+        return False
 
 
 def etcd_flags(folder: Path, *, client: str, peer: str) -> list[str]:

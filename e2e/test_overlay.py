@@ -194,8 +194,10 @@ class State:
 
 
 def wait_until_settled(cluster: Cluster) -> State:
-    end = time.monotonic() + PATIENCE
+    end, processes = time.monotonic() + PATIENCE, cluster.plane.processes
     while True:
+        for process in processes:
+            process.check()
         state = State(cluster)
         problems = state.problems()
         if not problems:
