@@ -92,8 +92,9 @@ def empty(tmp_path: Path) -> Iterator[Cluster]:
         yield cluster
 
 
-def dask(cluster: Cluster) -> DaskRunner:
-    return DaskRunner(cluster.address, rows_per_task=ROWS_PER_CHUNK, workers_within=PATIENCE)
+def dask(cluster: Cluster, *, chunks_per_task: int = 1, workers_within: float = PATIENCE) -> DaskRunner:
+    rows = chunks_per_task * ROWS_PER_CHUNK
+    return DaskRunner(cluster.address, rows_per_task=rows, answers_within=PATIENCE, workers_within=workers_within)
 
 
 def refusal(runner: DaskRunner, advanced: Callable[[int], None] = lambda _rows: None) -> str:
@@ -109,7 +110,7 @@ def test_cluster_gives_the_same_result_as_one_machine(cluster: Cluster) -> None:
             EVERYTHING, UNIFORM, runner=runner, shares=(0.5, 0.99), bounds=True, sink=lambda *row: rows.append(row)
         ), rows
 
-    runner = DaskRunner(cluster.address, rows_per_task=2 * ROWS_PER_CHUNK, workers_within=PATIENCE)
+    runner = dask(cluster, chunks_per_task=2)
     (by_dask, rows), (by_threads, expected) = found(runner), found(ThreadRunner(2))
     assert by_dask == by_threads
     assert len(rows) == len(expected) > 1
@@ -170,8 +171,7 @@ def test_error_when_all_workers_die(empty: Cluster) -> None:
     with Client(empty.address, set_as_default=False) as client:  # type: ignore[no-untyped-call]
         client.wait_for_workers(1, timeout=PATIENCE)
 
-    runner = DaskRunner(empty.address, rows_per_task=ROWS_PER_CHUNK, workers_within=0.5)
-    said = refusal(runner, advanced=lambda _rows: only.kill())
+    said = refusal(dask(empty, workers_within=0.5), advanced=lambda _rows: only.kill())
     assert said == f"scheduler: {empty.address}: expected workers, there was none for 0.5 s"
 
 
