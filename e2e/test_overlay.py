@@ -271,7 +271,7 @@ def test_hints_after_random_histories_equal_a_fresh_decision(cluster: Cluster, t
         used, refused = cluster.asked(account.name)
         assert refused == []
         assert ("discovery.k8s.io", "endpointslices", "update") not in used
-    assert cluster.plane.zoneward("release", "--overlay", "--timeout", "60").returncode == 0
+    assert cluster.plane.zoneward("release", "--overlay", "--timeout", "100").returncode == 0
     assert cluster.api.send("GET", CONFIG_MAP).code == 404
 
 
