@@ -22,6 +22,7 @@ from e2e.door import Door
 from e2e.kube_proxy import KubeProxy
 from e2e.meters import ZonewardMeter
 from e2e.nodes import Bed, ask
+from e2e.pods import Shop
 from e2e.prometheus import prometheus
 from tests.builders.objects import a_namespace, a_node, a_pod, a_service
 
@@ -37,6 +38,8 @@ PODS: Final = 12
 LABELS: Final = {"app": "cart"}
 RATE: Final = 400
 """Connections a second, from all zones together."""
+ROUND: Final = 20
+"""Connections from all zones that are opened at once. Each round has the zones' shares, however slow the machine is."""
 METERS: Final = 10_274
 
 
@@ -125,18 +128,38 @@ class Site:
         # Longer than the test: connections of a part of it have other shares.
         self.configuration: Final = self.prometheus.configuration(plane.folder, window="1h")
 
+    def hinted(self) -> dict[str, int]:
+        """By zone, the endpoints with a hint for it."""
+        hints = [
+            {hint["name"] for hint in (endpoint.get("hints") or {}).get("forZones") or ()}
+            for slice_ in Shop(self.plane.api(), NAMESPACE).slices("cart")
+            for endpoint in slice_["endpoints"]
+        ]
+        return {zone: sum(zone in zones for zones in hints) for zone in CLIENTS}
+
     def used_by(self) -> dict[str, int]:
         """By zone, the endpoints that its kube-proxy sends to."""
         counts = (len(proxy.endpoints(self.address, 80)) for proxy in self.proxies)
         return dict(zip(self.nodes, counts, strict=True))
 
+    def uses_hints_by_demand(self) -> bool:
+        """Whether the zone with most clients has more endpoints, and every kube-proxy sends as the hints say."""
+        hinted = self.hinted()
+        return hinted["a"] > PODS and self.used_by() == hinted
+
     def ask(self, seconds: float) -> Outcome:
-        """Open connections from all zones, in each at its own rate."""
-        asking = {
-            zone: client.start(_tally, self.address, CLIENTS[zone] * RATE, seconds)
-            for zone, client in self.clients.items()
-        }
-        return Outcome({zone: future.result() for zone, future in asking.items()})
+        """Open connections from all zones, in each its part of `RATE`."""
+        answers = {zone: Counter[str]() for zone in self.clients}
+        began = time.monotonic()
+        for done in range(round(seconds * RATE / ROUND)):
+            time.sleep(max(0.0, began + done * ROUND / RATE - time.monotonic()))
+            asking = {
+                zone: client.start(_tally, self.address, round(CLIENTS[zone] * ROUND))
+                for zone, client in self.clients.items()
+            }
+            for zone, future in asking.items():
+                answers[zone] += future.result()
+        return Outcome(answers)
 
     def counted(self) -> dict[str, float]:
         """By zone, the connections from there that Prometheus has of the meters so far."""
@@ -157,13 +180,8 @@ class Site:
         return dict(decision)
 
 
-def _tally(target: str, rate: float, seconds: float) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    began = time.monotonic()
-    while counts.total() < rate * seconds:
-        time.sleep(max(0.0, began + counts.total() / rate - time.monotonic()))
-        counts[ask(target, 80).address] += 1
-    return counts
+def _tally(target: str, times: int) -> Counter[str]:
+    return Counter(ask(target, 80).address for _ in range(times))
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +202,7 @@ def test_measured_demand_prevents_overload_that_cpu_causes(site: Site) -> None:
     assert max(by_cpu.loads.values()) > 2
     assert by_cpu.share_in_zone == 1
     with ZonewardController(site.plane, "--config", str(site.configuration), network=site.inside) as controller:
-        site.plane.wait_until(lambda: site.used_by()["a"] > PODS, what="hints by what was measured")
+        site.plane.wait_until(site.uses_hints_by_demand, what="hints by what was measured")
         assert controller.logged("adopting measured demand")
         measured = site.ask(30.0)
         site.wait_until_counted(first, by_cpu, measured)
