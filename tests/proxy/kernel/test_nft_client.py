@@ -105,6 +105,11 @@ async def test_a_process_that_hangs_is_replaced_with_twice_the_limit(monkeypatch
     assert MAX_REQUEST_LIMIT == 60
 
 
+async def test_a_process_may_take_longer_to_start_than_to_answer() -> None:
+    async with NftClient(command=command(script=f"import time; time.sleep(0.5)\n{PROCESS}"), limit=0.2) as process:
+        assert process.pid is not None
+
+
 async def test_a_cancelled_request_does_not_take_the_answer_of_the_next() -> None:
     async with NftClient(command=command()) as process:
         with pytest.raises(TimeoutError):

@@ -93,7 +93,8 @@ class NftClient:
 
     async def __aenter__(self) -> Self:
         try:
-            await self.query(generation_request())
+            # The process starts first, which takes long on a busy machine.
+            await self._query(generation_request(), limit=MAX_REQUEST_LIMIT)
         except BaseException as error:
             await self.__aexit__()
             if isinstance(error, KernelRefused | KernelOutcomeUnknown):
@@ -121,17 +122,23 @@ class NftClient:
         self.transactions_done += 1
 
     async def query(self, request: bytes) -> bytes:
-        answer = await self._request(ASK, request)
+        return await self._query(request)
+
+    async def _query(self, request: bytes, *, limit: float | None = None) -> bytes:
+        answer = await self._request(ASK, request, limit=limit)
         code = error_number(answer)
         if code:
             raise KernelRefused(os.strerror(code), code)
         return answer
 
-    async def _request(self, kind: bytes, body: bytes) -> bytes:
+    async def _request(self, kind: bytes, body: bytes, *, limit: float | None = None) -> bytes:
+        """``limit`` in seconds, instead of the current one for such requests."""
         async with self._turn:
             process = await self._running_process()
-            long_body, longer_limit = self._longer_limits.get(kind, (0, self._first_limit))
-            limit, started_at = longer_limit if len(body) >= long_body else self._first_limit, self._clock()
+            if limit is None:
+                long_body, longer_limit = self._longer_limits.get(kind, (0, self._first_limit))
+                limit = longer_limit if len(body) >= long_body else self._first_limit
+            started_at = self._clock()
             try:
                 done, output = await process.answer_to(kind, body, limit=limit)
             except TimeoutError as error:
@@ -147,7 +154,7 @@ class NftClient:
             self._failures = 0
             if limit > self._first_limit and self._clock() - started_at < self._first_limit:
                 # The request was not the reason for the timeout.
-                del self._longer_limits[kind]
+                self._longer_limits.pop(kind, None)
         if done:
             return output
         words = output.decode(errors="replace").strip()
