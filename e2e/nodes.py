@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, ParamSpec, Self, TypeVar
 
-from zoneward.proxy.kernel.nft_client import NftClient
+from zoneward.proxy.kernel.nft_client import REQUEST_LIMIT, NftClient
 
 N = TypeVar("N", bound="Namespace")
 P = ParamSpec("P")
@@ -253,9 +253,10 @@ class Bed:
         process.stdout.readline()
 
 
-def kernel_of(namespace: Namespace) -> NftClient:
-    """A client that programs a namespace's rules; an asynchronous context manager."""
-    return NftClient(command=(*namespace.enter, sys.executable, "-m", "zoneward.proxy.kernel.nft_process"))
+def kernel_of(namespace: Namespace, *, limit: float = REQUEST_LIMIT) -> NftClient:
+    """A client that programs a namespace's rules; an asynchronous context manager. ``limit``: as `NftClient` has it."""
+    command = (*namespace.enter, sys.executable, "-m", "zoneward.proxy.kernel.nft_process")
+    return NftClient(command=command, limit=limit)
 
 
 def _enter_a_new_one() -> int:
