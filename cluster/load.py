@@ -13,6 +13,7 @@ from typing import Any, Final
 from cluster.images import OPENING
 from cluster.lifecycle import Cluster
 from cluster.sites import SITES
+from e2e.processes import wait_until
 
 from zoneward.kube import names
 
@@ -34,7 +35,8 @@ _LABEL: Final = "--selector=run=client"
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """Of all clients. ``slow`` took over 0.8 s; ``lines`` has one for each connection that failed or was slow.
-    ``in_zone`` is the share of the answers that came from the client's own zone.
+    ``in_zone`` is the share of the answers that came from the client's own zone; ``answers`` has for each client how
+    many came from there, and how many in all.
     """
 
     sent: int
@@ -43,6 +45,7 @@ class Outcome:
     reasons: dict[str, int]
     lines: str
     in_zone: float
+    answers: tuple[tuple[int, int], ...]
 
 
 def serve(cluster: Cluster, *, delay: int) -> None:
@@ -74,7 +77,7 @@ def open_connections(cluster: Cluster, seconds: int, act: Callable[[], None]) ->
     remove_clients(cluster)
     pods = [_client(node, [f"http://{address}/hostname", str(RATE), str(seconds)]) for node in CLIENTS]
     cluster.kubectl("apply", "--filename=-", text=json.dumps({"apiVersion": "v1", "kind": "List", "items": pods}))
-    cluster.kubectl("wait", "--for=condition=Ready", "pods", _LABEL, "--timeout=60s", *NAMESPACE)
+    wait_until(lambda: _have_started(cluster), "clients that have started")
     zone_of: dict[str, str] = {}
     with _watched(cluster, zone_of):
         act()
@@ -83,6 +86,12 @@ def open_connections(cluster: Cluster, seconds: int, act: Callable[[], None]) ->
     logs = [cluster.kubectl("logs", f"client-{node}", *NAMESPACE) for node in CLIENTS]
     remove_clients(cluster)
     return _sum(logs, zone_of)
+
+
+def _have_started(cluster: Cluster) -> bool:
+    """Of some the time may be over already, where others take long to start."""
+    phases = cluster.kubectl("get", "pods", _LABEL, "--output=jsonpath={.items[*].status.phase}", *NAMESPACE).split()
+    return len(phases) == len(CLIENTS) and "Pending" not in phases
 
 
 @contextmanager
@@ -145,11 +154,12 @@ def _sum(logs: list[str], zone_of: Mapping[str, str]) -> Outcome:
     summaries = [json.loads(log.splitlines()[-1]) for log in logs]
     reasons = sum((Counter(summary["reasons"]) for summary in summaries), Counter[str]())
     zones = {site.name: site.zone for site in SITES}
-    answers: Counter[bool] = Counter()
+    answers = []
     for node, summary in zip(CLIENTS, summaries, strict=True):
-        for pod, count in summary["answers"].items():
-            if pod in zone_of:
-                answers[zone_of[pod] == zones[node]] += count
+        known = {pod: count for pod, count in summary["answers"].items() if pod in zone_of}
+        inside = sum(count for pod, count in known.items() if zone_of[pod] == zones[node])
+        answers.append((inside, sum(known.values())))
+    inside, total = map(sum, zip(*answers, strict=True))
     lines = [f"{node} {line}\n" for node, log in zip(CLIENTS, logs, strict=True) for line in log.splitlines()[:-1]]
     return Outcome(
         sum(summary["sent"] for summary in summaries),
@@ -157,5 +167,6 @@ def _sum(logs: list[str], zone_of: Mapping[str, str]) -> Outcome:
         sum(summary["slow"] for summary in summaries),
         dict(reasons.most_common()),
         "".join(sorted(lines, key=lambda line: line.partition(" ")[2])),
-        answers[True] / max(answers.total(), 1),
+        inside / max(total, 1),
+        tuple(answers),
     )

@@ -93,17 +93,7 @@ class KubeProxy:
 
     def endpoints(self, address: str, port: int, *, rules: list[dict[str, Any]] | None = None) -> set[str]:
         """The endpoints of a Service without affinity, such as ``10.1.0.1:8080``. ``rules``: those of `rules`."""
-        rules = self.rules() if rules is None else rules
-        chains = {
-            verdict["goto"]["target"]
-            for rule in rules
-            if rule.get("map", {}).get("name") == "service-ips"
-            for key, verdict in rule["map"].get("elem", ())
-            if key["concat"] == [address, "tcp", port]
-        }
-        # Up to 1.35 each endpoint has a separate chain.
-        chains |= {target for expression in _expressions(rules, chains) for target in _chosen(expression)}
-        return {to for expression in _expressions(rules, chains) for to in _destinations(expression)}
+        return service_endpoints(self.rules() if rules is None else rules, address, port)
 
     def programmed(self, namespace: str) -> dict[str, frozenset[str]]:
         """`endpoints` of port 80 of each Service in a namespace, by name."""
@@ -122,6 +112,20 @@ class KubeProxy:
         if self._mode == "nftables":
             return bool(self.rules())
         return "KUBE-SERVICES" in self.run("iptables-save", "-t", "nat")
+
+
+def service_endpoints(rules: list[dict[str, Any]], address: str, port: int) -> set[str]:
+    """The endpoints of a Service without affinity, such as ``10.1.0.1:8080``, in the rules of a kube-proxy's table."""
+    chains = {
+        verdict["goto"]["target"]
+        for rule in rules
+        if rule.get("map", {}).get("name") == "service-ips"
+        for key, verdict in rule["map"].get("elem", ())
+        if key["concat"] == [address, "tcp", port]
+    }
+    # Up to 1.35 each endpoint has a separate chain.
+    chains |= {target for expression in _expressions(rules, chains) for target in _chosen(expression)}
+    return {to for expression in _expressions(rules, chains) for to in _destinations(expression)}
 
 
 def kube_proxy_configuration(
