@@ -3,6 +3,8 @@
 It connects to the targets in turn, and prints a line for each connection: its start (monotonic seconds), its target,
 and the address that answered, or ``!`` and the reason of the failure. A retransmission counts as a failure, because the
 first packet was lost. It finishes open connections and exits when its standard input is closed.
+
+On a machine that is too slow for the rate it leaves connections out: they would only wait for each other.
 """
 
 import errno
@@ -16,7 +18,14 @@ from contextlib import suppress
 from typing import Final
 
 _LIMIT: Final = 10.0
-"""Seconds; the kernel retransmits after one."""
+"""Seconds until a connection is established; the kernel retransmits after one."""
+_ANSWER_LIMIT: Final = 50.0
+"""Seconds until an established connection is answered: by a server that may have to wait for the CPU."""
+_MOST_DUE: Final = 20
+"""Connections that are opened at once after a delay."""
+_MOST_OPEN: Final = 400
+_SYN_SENT: Final = 2
+"""``tcpi_state`` of ``struct tcp_info``, its first byte."""
 _RESET: Final = struct.pack("ii", 1, 0)
 _RETRANSMITTED: Final = struct.Struct("=100xI")
 """``tcpi_total_retrans`` of ``struct tcp_info``."""
@@ -27,7 +36,7 @@ def main(rate: float, targets: list[tuple[str, int]]) -> None:
     selector = selectors.DefaultSelector()
     selector.register(sys.stdin, selectors.EVENT_READ)
     open_ones: dict[socket.socket, tuple[float, str]] = {}
-    start, serial, is_ending = time.monotonic(), 0, False
+    start, serial, opened, is_ending = time.monotonic(), 0, 0, False
 
     def is_over(asking: socket.socket, outcome: str) -> None:
         since, target = open_ones.pop(asking)
@@ -41,9 +50,13 @@ def main(rate: float, targets: list[tuple[str, int]]) -> None:
 
     while open_ones or not is_ending:
         now = time.monotonic()
+        serial = max(serial, int((now - start) * rate) - _MOST_DUE)
         while not is_ending and start + serial / rate <= now:
-            address, port = targets[serial % len(targets)]
             serial += 1
+            if len(open_ones) >= _MOST_OPEN:
+                continue
+            address, port = targets[opened % len(targets)]
+            opened += 1
             asking = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM)
             asking.setblocking(False)
             open_ones[asking] = now, f"{address}|{port}"
@@ -59,8 +72,8 @@ def main(rate: float, targets: list[tuple[str, int]]) -> None:
                 selector.unregister(sys.stdin)
             elif outcome := _outcome(asking := key.data):
                 is_over(asking, outcome)
-        late = time.monotonic() - _LIMIT
-        for asking in [pending for pending, (since, _) in open_ones.items() if since < late]:
+        now = time.monotonic()
+        for asking in [pending for pending, (since, _) in open_ones.items() if _is_late(pending, now - since)]:
             is_over(asking, "!late")
         sys.stdout.flush()
 
@@ -80,6 +93,12 @@ def _outcome(asking: socket.socket) -> str:
         return "!empty"
     (again,) = _RETRANSMITTED.unpack(asking.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _RETRANSMITTED.size))
     return "!again" if again else said.decode().split()[0]
+
+
+def _is_late(asking: socket.socket, age: float) -> bool:
+    if age < _LIMIT:
+        return False
+    return age > _ANSWER_LIMIT or asking.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _SYN_SENT
 
 
 def _why(code: int) -> str:
