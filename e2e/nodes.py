@@ -75,6 +75,8 @@ class Namespace:
         self._unused_ports = itertools.count(_FIRST_PORT)
         self.sysctl("net.ipv4.conf.all.rp_filter", 0)
         self.sysctl("net.ipv6.conf.default.accept_dad", 0)
+        # Otherwise an interface sends a packet now and then, where tests count bytes.
+        self.sysctl("net.ipv6.conf.default.router_solicitations", 0)
         self.ip("link set lo up")
 
     def close(self) -> None:
