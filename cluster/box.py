@@ -37,6 +37,8 @@ class Box:
     def __init__(self, folder: Path) -> None:
         self.folder: Final = folder
         self.environment: Final = {**os.environ, "PATH": search_path(os.environ)}
+        self.containers_go_last = False
+        """Whether what starts containers gets CPU after everything else on the machine, also after other programs."""
         self._holders: dict[str, int] = {}
         self._started: list[Process] = []
 
@@ -64,11 +66,11 @@ class Box:
     def start(self, name: str, command: list[str | Path], *, inside: str = BOX, goes_first: bool = False) -> Process:
         """Start a program, which outlives this process. Its log is ``logs/NAME.log``.
 
-        ``goes_first``: it gets CPU before what starts containers, as on a separate machine; in a
-        cluster where niceness counts.
+        ``goes_first``: it gets CPU before what starts containers, as on a separate machine, unless the kernel gives
+        each session as much.
         """
-        nice = ["nice", f"--adjustment={-10 if goes_first else 10}"]
-        return self._start(name, [*nice, *self.enter(inside), *map(str, command)])
+        adjustment = -10 if goes_first else 10 if self.containers_go_last else 0
+        return self._start(name, ["nice", f"--adjustment={adjustment}", *self.enter(inside), *map(str, command)])
 
     def end(self, name: str) -> None:
         """End a program, also one that another process started. Does nothing where it does not run."""
@@ -112,7 +114,7 @@ class Box:
         with file.open("rb") as content:
             done = subprocess.run(
                 [*enter_group("commands"), *self.enter(inside), *command],
-                stdin=content, capture_output=True, text=True, check=False, timeout=300.0, env=self.environment,
+                stdin=content, capture_output=True, text=True, check=False, timeout=600.0, env=self.environment,
             )  # fmt: skip
         if done.returncode:
             raise BoxError(f"{' '.join(command)} < {file} ended with {done.returncode}: {done.stderr.strip()}")

@@ -133,6 +133,7 @@ def _start(mode: Mode, images: Sequence[Path], more: Sequence[Path], *, niceness
         let_niceness_count()
     cluster = Cluster(find_all())
     box, plane = cluster.box, cluster.plane
+    box.containers_go_last = niceness_counts
     box.make(cluster.programs)
     make_wire(box)
     for site in SITES:
