@@ -19,6 +19,8 @@ from cluster.machine import search_path
 from e2e.processes import Process, wait_until
 
 BOX: Final = "box"
+WAIT: Final = "--timeout=300s"
+"""Of kubectl and Helm, for what takes some seconds on an idle machine."""
 _HOLDER: Final = "pause"
 _ASK: Final = (
     "import sys, urllib.request as asked;"
@@ -103,7 +105,7 @@ class Box:
 
     def run(self, *command: str | Path, inside: str = BOX, text: str | None = None) -> str:
         """The output of a command; ``text`` is its input. Raises BoxError with its error."""
-        return self._run(self.enter(inside), command, text, 180.0)
+        return self._run(self.enter(inside), command, text, 360.0)
 
     def run_here(self, *command: str | Path, network: str, text: str | None = None) -> str:
         """As `run`, but only in that network: the command sees the machine's processes and files."""

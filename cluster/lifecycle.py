@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 import click
-from cluster.box import Box
+from cluster.box import WAIT, Box
 from cluster.cgroups import end_all, enter_group, groups_left
 from cluster.control_plane import ControlPlane
 from cluster.images import make_images
@@ -153,9 +153,9 @@ def _start(mode: Mode, images: Sequence[Path], more: Sequence[Path], *, niceness
         plane.kubectl("patch", "node", site.name, f"--patch={cidrs}")
     cluster.parts.start(mode)
     plane.kubectl("apply", f"--filename={_MANIFESTS}")
-    plane.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=120s")
+    plane.kubectl("wait", "--for=condition=Ready", "nodes", "--all", WAIT)
     report("the nodes are ready")
-    plane.kubectl("rollout", "status", "deployment/coredns", "--namespace=kube-system", "--timeout=120s")
+    plane.kubectl("rollout", "status", "deployment/coredns", "--namespace=kube-system", WAIT)
     _write_kubectl(cluster)
     report("the cluster is ready")
     return cluster

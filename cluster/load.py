@@ -10,6 +10,7 @@ from string import Template
 from threading import Event, Thread
 from typing import Any, Final
 
+from cluster.box import WAIT
 from cluster.images import OPENING
 from cluster.lifecycle import Cluster
 from cluster.sites import SITES
@@ -55,7 +56,7 @@ def serve(cluster: Cluster, *, delay: int) -> None:
 
 
 def wait_for_rollout(cluster: Cluster) -> None:
-    cluster.kubectl("rollout", "status", WEB, "--timeout=150s", *NAMESPACE)
+    cluster.kubectl("rollout", "status", WEB, WAIT, *NAMESPACE)
 
 
 def scale(cluster: Cluster, replicas: int) -> None:
@@ -66,7 +67,7 @@ def settle(cluster: Cluster) -> None:
     """Wait until all Pods are ready; replace them if one terminates or they are not spread evenly."""
     if not _is_even(cluster):
         scale(cluster, 0)
-        cluster.kubectl("wait", "--for=delete", "pods", "--selector=app=web", "--timeout=90s", *NAMESPACE)
+        cluster.kubectl("wait", "--for=delete", "pods", "--selector=app=web", WAIT, *NAMESPACE)
         scale(cluster, REPLICAS)
     wait_for_rollout(cluster)
 
@@ -82,7 +83,7 @@ def open_connections(cluster: Cluster, seconds: int, act: Callable[[], None]) ->
     with _watched(cluster, zone_of):
         act()
         ended = "--for=jsonpath={.status.phase}=Succeeded"
-        cluster.kubectl("wait", ended, "pods", _LABEL, f"--timeout={seconds + 60}s", *NAMESPACE)
+        cluster.kubectl("wait", ended, "pods", _LABEL, WAIT, *NAMESPACE)
     logs = [cluster.kubectl("logs", f"client-{node}", *NAMESPACE) for node in CLIENTS]
     remove_clients(cluster)
     return _sum(logs, zone_of)

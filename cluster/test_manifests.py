@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cluster.box import WAIT
 from cluster.images import AGNHOST
 from cluster.lifecycle import Cluster
 from cluster.parts import BUILT_IN_CONTROLLER, DEPLOY, Mode
@@ -29,8 +30,8 @@ def _served(cluster: Cluster) -> Iterator[None]:
     )
     cluster.kubectl("expose", "deployment", "web", "--port=80", "--target-port=8080", *run)
     cluster.kubectl("run", "client", f"--image={AGNHOST}", *run)
-    cluster.kubectl("rollout", "status", "deployment/web", "--timeout=120s", *run)
-    cluster.kubectl("wait", "--for=condition=Ready", "pod/client", "--timeout=120s", *run)
+    cluster.kubectl("rollout", "status", "deployment/web", WAIT, *run)
+    cluster.kubectl("wait", "--for=condition=Ready", "pod/client", WAIT, *run)
     yield
     for folder in ("meter/base", "proxy/instead-of-kube-proxy", "take-over"):
         cluster.kubectl("delete", "--ignore-not-found", "--kustomize", DEPLOY / folder)
@@ -45,7 +46,7 @@ def _becomes_ready(cluster: Cluster, folder: str, name: str, namespace: str) -> 
 
 def _is_ready(cluster: Cluster, name: str, namespace: str) -> None:
     """And no container was ever started again."""
-    cluster.kubectl("rollout", "status", name, f"--namespace={namespace}", "--timeout=150s")
+    cluster.kubectl("rollout", "status", name, f"--namespace={namespace}", WAIT)
     restarts = "--output=jsonpath={.items[*].status.containerStatuses[*].restartCount}"
     label = f"--selector=app.kubernetes.io/name={name.partition('/')[2]}"
     printed = cluster.kubectl("get", "pods", f"--namespace={namespace}", label, restarts).split()
@@ -76,7 +77,7 @@ def test_chart_installs_all_programs_and_removes_them(cluster: Cluster, tmp_path
     access = (f"--kubeconfig={cluster.plane.kubeconfig()}", f"--repository-cache={tmp_path}")
     helm = HELM.find(environment=os.environ)["helm"]
     enabled = ("--set=proxy.enabled=true", "--set=meter.enabled=true")
-    cluster.box.run(helm, "install", "zoneward", CHART, *enabled, "--wait", "--timeout=150s", *access)
+    cluster.box.run(helm, "install", "zoneward", CHART, *enabled, "--wait", WAIT, *access)
     for name, namespace in (CONTROLLER, PROXY, METER):
         _is_ready(cluster, name, namespace)
     assert _asked_of_zonewards_proxy(cluster).startswith("web-")
