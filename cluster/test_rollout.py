@@ -87,7 +87,7 @@ def is_programmed(cluster: Cluster, site: Site) -> bool:
 
 
 def in_zone_share(outcome: Outcome) -> tuple[float, float]:
-    """The share of in-zone traffic where all clients count the same, and by how much it may differ by chance.
+    """The share of in-zone traffic where all clients count the same, and by how much it may differ at random.
 
     Clients choose at random among the endpoints of a zone. A client that is late, on a machine with other work, opens
     fewer connections.
