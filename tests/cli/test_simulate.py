@@ -200,15 +200,29 @@ def test_parquet_is_read_by_duckdb_and_a_second_run_refuses_the_directory(zonewa
 pytestmark = pytest.mark.slow
 
 ZONEWARD = (sys.executable, "-m", "zoneward")
+PATIENCE = 400.0
+"""Seconds until a simulation has begun, or has ended: where no machine code is cached, it compiles first."""
 HUGE = ("simulate", "-d", "uniform:zones=3,inputs=1000000000000", "-a", "random,local")
 SLEEPS = f"""
 import pathlib, time
+from zoneward.cli.live_output import Interrupts
+
+handle = Interrupts._handle
+
+def handle_and_tell(*given):
+    try:
+        handle(*given)
+    finally:
+        pathlib.Path({{interrupted!r}}).touch()
+
+Interrupts._handle = handle_and_tell
 
 {HEAD.replace("rule", "slow")}
     if max(supply) == 999:
         pathlib.Path({{started!r}}).touch()
         time.sleep(600)
 {SAME_ZONE}"""
+"""It says when it has begun, and when a Ctrl-C has been handled."""
 TELLS = f"""
 import pathlib
 
@@ -224,7 +238,7 @@ calls = []
 
 
 def wait_for(path: Path, process: "subprocess.Popen[str]") -> None:
-    until = time.monotonic() + 120
+    until = time.monotonic() + PATIENCE
     top = path.parents[1]
     while not [*top.glob(str(path.relative_to(top)))]:
         assert process.poll() is None, process.communicate()
@@ -232,21 +246,24 @@ def wait_for(path: Path, process: "subprocess.Popen[str]") -> None:
         time.sleep(0.02)
 
 
-def interrupted(arguments: Sequence[str | Path], *, marker: Path, again: bool = False) -> tuple[int, str, str]:
-    """Run until a file of this name or pattern is there, then press Ctrl-C, perhaps twice.
+def interrupted(arguments: Sequence[str | Path], *, marker: Path, handled: Path | None = None) -> tuple[int, str, str]:
+    """Run until a file of this name or pattern is there, then press Ctrl-C. With ``handled``, press it again once that
+    file is there, too.
 
-    It has to end within a minute of that. Returns exit status, standard output and error.
+    Returns exit status, standard output and error.
     """
     command = [*ZONEWARD, *map(str, arguments)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
             wait_for(marker, process)
             process.send_signal(signal.SIGINT)
-            if again:
-                time.sleep(1)
+            if handled is not None:
+                # Two signals at once would be one.
+                wait_for(handled, process)
+                time.sleep(0.5)
                 assert process.poll() is None, "one Ctrl-C waits for what is being scored"
                 process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=PATIENCE)
         finally:
             process.kill()
     return process.returncode, out, err
@@ -283,13 +300,13 @@ def test_a_document_says_that_it_is_partial(tmp_path: Path) -> None:
 
 def test_a_second_ctrl_c_ends_it_at_once_and_leaves_nothing(tmp_path: Path) -> None:
     """The rule sleeps for ten minutes at an input that is not among those on which it is tried."""
-    marker = tmp_path / "begun"
-    (tmp_path / "my.py").write_text(SLEEPS.format(started=str(marker)))
+    marker, handled = tmp_path / "begun", tmp_path / "handled"
+    (tmp_path / "my.py").write_text(SLEEPS.format(started=str(marker), interrupted=str(handled)))
     (tmp_path / "run.yaml").write_text(
         f"{{algorithmFile: {tmp_path}/my.py:slow, dataset: 'uniform:endpoints=999,inputs=100000', jobs: 1}}"
     )
     status, printed, _ = interrupted(
-        ["simulate", "--run", tmp_path / "run.yaml", "--to", tmp_path / "out.txt"], marker=marker, again=True
+        ["simulate", "--run", tmp_path / "run.yaml", "--to", tmp_path / "out.txt"], marker=marker, handled=handled
     )
     assert (status, printed) == (130, "")
-    assert {path.name for path in tmp_path.iterdir()} - {"__pycache__"} == {"begun", "my.py", "run.yaml"}
+    assert {path.name for path in tmp_path.iterdir()} - {"__pycache__"} == {"begun", "handled", "my.py", "run.yaml"}
