@@ -26,6 +26,7 @@ class Replica:
     process: asyncio.subprocess.Process
     log: list[dict[str, Any]] = field(default_factory=list)
     _more: asyncio.Event = field(default_factory=asyncio.Event)
+    _all_read: asyncio.Event = field(default_factory=asyncio.Event)
 
     def lines(self, event: str) -> list[dict[str, Any]]:
         return [line for line in self.log if line["event"] == event]
@@ -47,14 +48,19 @@ class Replica:
         self.process.send_signal(signal_number)
 
     async def ended(self) -> int:
+        """The exit status, once the whole log is read: the process may have ended before."""
         async with asyncio.timeout(LIMIT):
+            await self._all_read.wait()
             return await self.process.wait()
 
     async def read(self) -> None:
         assert self.process.stderr is not None
-        async for line in self.process.stderr:
-            self.log.append(json.loads(line))
-            self._more.set()
+        try:
+            async for line in self.process.stderr:
+                self.log.append(json.loads(line))
+                self._more.set()
+        finally:
+            self._all_read.set()
 
 
 @asynccontextmanager
