@@ -15,10 +15,18 @@ import yaml
 from release.shared_files import SHARE
 from tests.cli.live_cluster import Cluster, configuration
 from tests.cli.running import SAMPLE, Commands
+from tests.patience import PATIENCE
 
 from zoneward.cli import completion
 from zoneward.cli.kubectl_completion import candidates
 from zoneward.cli.main import cli
+
+
+@pytest.fixture(autouse=True)
+def _machine_may_be_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy machine may need longer than users wait."""
+    monkeypatch.setattr(completion, "TIME_LIMIT", PATIENCE)
+
 
 TRY = """
 PATH="$1:$PATH"
@@ -50,7 +58,7 @@ zle -N zle-line-init
 
 
 def install_program(folder: Path) -> None:
-    """A busy machine may need longer than users wait, so the process has no time limit."""
+    """Without a time limit, as in this process."""
     code = "from zoneward.cli import completion, main; completion.PROCESS_TIME_LIMIT = 0; main.main()"
     program = folder / "zoneward"
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{code}" "$@"\n')
@@ -66,7 +74,7 @@ def in_zsh(folder: Path, line: str, *, installed: bool) -> list[str]:
     environment = {"ZDOTDIR": str(folder), "TYPED": line, "INSTALLED": "yes" if installed else "no", "TERM": "xterm"}
     subprocess.run(
         ["zsh", "-d", "-i"], stdin=shell, stdout=shell, stderr=shell, cwd=folder, env={**os.environ, **environment},
-        check=True, start_new_session=True, timeout=60,
+        check=True, start_new_session=True, timeout=PATIENCE,
     )  # fmt: skip
     os.close(terminal)
     os.close(shell)
@@ -79,7 +87,7 @@ def in_fish(folder: Path, line: str, **environment: str) -> list[str]:
     script = 'set PATH $argv[1] $PATH; zoneward completion fish | source; complete -C "$argv[2]"'
     done = subprocess.run(
         ["fish", "--no-config", "-c", script, str(folder), line],
-        cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, check=True, timeout=60,
+        cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, check=True, timeout=PATIENCE,
     )  # fmt: skip
     assert done.stderr == ""
     return done.stdout.splitlines()
@@ -91,7 +99,7 @@ def in_bash(folder: Path, line: str, **environment: str) -> list[str]:
     install_program(folder)
     words = ["bash", "--norc", "-c", TRY, "bash", str(folder), before + after, str(len(before))]
     done = subprocess.run(
-        words, env={**os.environ, **environment}, capture_output=True, text=True, check=True, timeout=60
+        words, env={**os.environ, **environment}, capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     assert done.stderr == ""
     *completions, registered = done.stdout.splitlines()
