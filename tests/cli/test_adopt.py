@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ import pytest
 import yaml
 from tests.cli.running import Commands, configuration_file
 from tests.controller.a_built_in import Shop, a_shop
+from tests.patience import PATIENCE
 
+from zoneward.controller.handover import service_handover
+from zoneward.controller.handover.service_handover import ServiceHandover
 from zoneward.kube import names
 from zoneward.kube.adoption_marks import SELECTOR_ANNOTATION
 from zoneward.kube.objects import format_micro_time
@@ -49,7 +53,7 @@ class Cluster:
         return self.wait(run())
 
     def wait(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(10)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(PATIENCE)
 
     @property
     def version(self) -> int:
@@ -58,8 +62,8 @@ class Cluster:
 
 
 def put_lease(shop: Shop, *, renewed: datetime, mode: str = "only-marked") -> None:
-    """That of a controller, which runs or has run."""
-    spec = {"holderIdentity": "a-replica", "leaseDurationSeconds": 15, "renewTime": format_micro_time(renewed)}
+    """That of a controller, which runs or has run. It is held for an hour: no test waits for a renewal."""
+    spec = {"holderIdentity": "a-replica", "leaseDurationSeconds": 3600, "renewTime": format_micro_time(renewed)}
     metadata = {
         "name": "zoneward-controller",
         "namespace": "kube-system",
@@ -75,18 +79,32 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster
     thread.start()
     try:
         standing = a_shop()
-        shop = asyncio.run_coroutine_threadsafe(standing.__aenter__(), loop).result(10)
+        shop = asyncio.run_coroutine_threadsafe(standing.__aenter__(), loop).result(PATIENCE)
         put_lease(shop, renewed=datetime.now(UTC))
         kubeconfig = tmp_path / "kubeconfig"
         kubeconfig.write_text(yaml.safe_dump(shop.kubeconfig))
         monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
         yield Cluster(shop, loop)
         assert shop.missing == []
-        asyncio.run_coroutine_threadsafe(standing.__aexit__(None, None, None), loop).result(10)
+        asyncio.run_coroutine_threadsafe(standing.__aexit__(None, None, None), loop).result(PATIENCE)
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
+
+
+@pytest.fixture
+def only_sleep_takes_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For the clock of a handover: a busy machine takes as many steps within a time limit as an idle one."""
+    now = 0.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        await asyncio.sleep(seconds)
+        now += seconds
+
+    timed = partial(ServiceHandover, clock=lambda: now, sleep=sleep)
+    monkeypatch.setattr(service_handover, "ServiceHandover", timed)
 
 
 def test_steps_are_told_as_they_are_done_and_what_came_of_it(zoneward: Commands, cluster: Cluster) -> None:
@@ -158,7 +176,7 @@ def test_what_is_refused_is_told_in_one_line(
 
 
 def test_adopt_needs_a_controller_that_renews_its_lease(zoneward: Commands, cluster: Cluster) -> None:
-    cluster.do(lambda shop: put_lease(shop, renewed=datetime.now(UTC) - timedelta(minutes=5)))
+    cluster.do(lambda shop: put_lease(shop, renewed=datetime.now(UTC) - timedelta(hours=2)))
     version = cluster.version
     problem = (
         "expected a running zoneward controller, which updates the slices, found none:"
@@ -209,6 +227,7 @@ def test_the_lease_of_a_controller_has_the_configured_name(
     assert cluster
 
 
+@pytest.mark.usefixtures("only_sleep_takes_time")
 def test_a_controller_that_continues_to_write_is_an_error(zoneward: Commands, cluster: Cluster) -> None:
     cluster.do(lambda shop: setattr(shop, "lets_go", False))
     err = zoneward.refused("adopt", "cart", "--timeout", "4", "--quiet")
@@ -235,7 +254,7 @@ def test_refused_first_write_is_not_half_way(zoneward: Commands, command: str, m
     assert zoneward(command, "cart", "-q").status == 0
 
 
-@pytest.mark.usefixtures("cluster")
+@pytest.mark.usefixtures("cluster", "only_sleep_takes_time")
 @pytest.mark.parametrize("names_cluster", [False, True], ids=["plain", "with the cluster and the configuration"])
 def test_server_fault_in_a_write_says_how_to_continue(
     zoneward: Commands, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names_cluster: bool
@@ -262,7 +281,7 @@ def test_ctrl_c_half_way_says_how_to_go_on(zoneward: Commands) -> None:
         while "delete 1 EndpointSlice" not in running.stderr.readline():
             pass
         running.send_signal(signal.SIGINT)
-        _, stderr = running.communicate(timeout=20)
+        _, stderr = running.communicate(timeout=PATIENCE)
     assert running.returncode == 130
     assert stderr == "zoneward: interrupted half way; to continue: zoneward adopt default/cart\n"
     assert zoneward("adopt", "cart", "-q").status == 0

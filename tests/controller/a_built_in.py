@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 from tests.controller.a_controller import KEPT, LABELS, SandboxObjects, a_sandbox, plans_of
+from tests.patience import PATIENCE
 
 from zoneward.client.resources import SLICES
 from zoneward.client.writer import encode_object
@@ -39,7 +40,7 @@ class Shop(SandboxObjects):
     _seen: int = -1
 
     def adopting(self, **options: Any) -> ServiceHandover:
-        seconds = {"total": 10.0, "settling": 0.1, "still": 0.0, "rest": 0.0}
+        seconds = {"total": PATIENCE, "settling": 0.1, "still": 0.0, "rest": 0.0}
         timeouts = HandoverTimeouts(**{name: options.pop(name, default) for name, default in seconds.items()})
         return ServiceHandover(
             self.link, KEY, configuration=Configuration(), report=self.reports.append, timeouts=timeouts, **options

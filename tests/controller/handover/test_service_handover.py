@@ -10,6 +10,7 @@ from tests.client.recording import until
 from tests.controller.a_built_in import KEY, Shop, a_shop
 from tests.controller.a_controller import KEPT, LABELS
 from tests.controller.lines import Lines
+from tests.patience import PATIENCE
 
 from zoneward.client.api_errors import Forbidden, Invalid, NoCredentials, ServerFault, Unreachable
 from zoneward.client.transport_interface import WriteTransport
@@ -60,7 +61,7 @@ async def test_adopt_and_release_restores_the_service() -> None:
         assert is_ours(shop)
         assert shop.words()[1][SELECTOR_ANNOTATION] == '{"app":"cart"}'
         assert len(shop.reports) == 4, "label, selector, Zoneward's slice, the built-in controller's slice"
-        assert await shop.adopting(still=100.0).release() == "done: managed by the built-in controller"
+        assert await shop.adopting(still=1000.0).release() == "done: managed by the built-in controller"
         assert shop.words() == before
         assert not shop.slices(names.MANAGER), (
             "Zoneward's slices are deleted at once, however long the others must be unchanged"
@@ -105,8 +106,16 @@ async def test_a_built_in_controller_that_does_not_respond_is_an_error_and_no_en
     ids=str,
 )
 async def test_a_handover_has_begun_once_a_write_may_have_been_applied(error: Exception, may_be_written: bool) -> None:
+    """On a clock that only advances during sleeps."""
+    now = 0.0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
     async with a_shop() as shop:
-        handover = shop.adopting(writer=Failing(shop.link, error, times=99), total=0.3)
+        writer = Failing(shop.link, error, times=99)
+        handover = shop.adopting(writer=writer, total=0.3, clock=lambda: now, sleep=sleep)
         with pytest.raises(type(error)):
             await handover.adopt(endpoints_policy="keep")
         assert handover.is_begun is may_be_written
@@ -246,7 +255,7 @@ class Site:
             writer=writer or Writer(self.shop.link),
             log=self.log,
             on_end=self.over.append,
-            timeouts=HandoverTimeouts(total=5.0, settling=0.05, still=0.05, rest=0.05),
+            timeouts=HandoverTimeouts(total=PATIENCE, settling=0.05, still=0.05, rest=0.05),
             sleep=self._sleep,
         )
 
