@@ -1,11 +1,13 @@
 """Real servers on loopback for the tests of the client: with or without TLS, behind a proxy, and misbehaving."""
 
 import asyncio
+import atexit
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import trustme
@@ -151,12 +153,14 @@ async def tunnel(
     await asyncio.gather(copy(reader, far_writer), copy(far_reader, writer))
 
 
+@cache
 def refused_port() -> int:
-    """A port of this machine at which no process listens."""
-    with socket.socket() as free:
-        free.bind((HOST, 0))
-        port: int = free.getsockname()[1]
-        return port
+    """A port of this machine at which no process listens. It stays bound, so that none can take it."""
+    bound = socket.socket()
+    atexit.register(bound.close)
+    bound.bind((HOST, 0))
+    port: int = bound.getsockname()[1]
+    return port
 
 
 def access_to(url: str, *, user: UserInfo | None = None, **cluster: Any) -> ClientConfig:
