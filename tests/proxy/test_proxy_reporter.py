@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from msgspec.structs import replace
 from tests.client.a_writer import A_SERVICE, NAMESPACE, Object, a_writer
 from tests.controller.lines import Lines
+from tests.patience import PATIENCE
 from tests.proxy.background import in_background
 
 from zoneward.client.writer import Writer
@@ -126,7 +127,7 @@ class RecorderScene:
         return [record.object() for _, record in self.registry.store.records(self.registry.kinds["events"])]
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not holds():
                 await asyncio.sleep(0.002)
 
@@ -137,7 +138,7 @@ def a_service(index: int = 0) -> Service:
 
 @asynccontextmanager
 async def a_running_recorder(*faults: str) -> AsyncIterator[RecorderScene]:
-    async with a_writer(*faults, limit=0.5) as (writer, registry):
+    async with a_writer(*faults) as (writer, registry):
         scene = RecorderScene(writer, registry)
         async with in_background(scene.recorder.run()):
             yield scene
