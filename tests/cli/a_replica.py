@@ -10,15 +10,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import aiohttp
 import yaml
+from tests.patience import PATIENCE
 
 from zoneward.sandbox.server.sandbox_server import SandboxServer
-
-LIMIT: Final = 30.0
-"""Seconds. What fails takes as long, and nothing else."""
 
 
 @dataclass
@@ -33,7 +31,7 @@ class Replica:
 
     async def line(self, event: str, count: int = 1) -> dict[str, Any]:
         """The first line about an event, or a later one, once it is there."""
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(PATIENCE):
             while len(self.lines(event)) < count:
                 self._more.clear()
                 await self._more.wait()
@@ -49,7 +47,7 @@ class Replica:
 
     async def ended(self) -> int:
         """The exit status, once the whole log is read: the process may have ended before."""
-        async with asyncio.timeout(LIMIT):
+        async with asyncio.timeout(PATIENCE):
             await self._all_read.wait()
             return await self.process.wait()
 
@@ -84,7 +82,7 @@ async def a_replica(kubeconfig: Path, *arguments: str) -> AsyncIterator[Replica]
         if process.returncode is None:
             process.kill()
         await process.wait()
-        await asyncio.wait_for(reading, LIMIT)
+        await asyncio.wait_for(reading, PATIENCE)
 
 
 def kubeconfig_of(server: SandboxServer, directory: Path) -> Path:
@@ -94,7 +92,7 @@ def kubeconfig_of(server: SandboxServer, directory: Path) -> Path:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    end = time.monotonic() + LIMIT
+    end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end, "not so in time"
         await asyncio.sleep(0.01)

@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 from tests.cli.running import sample_objects
 from tests.client.a_server import KINDS, AServer
+from tests.patience import PATIENCE
 
 from zoneward.client.api_errors import api_error
 
@@ -58,7 +59,7 @@ class Cluster:
         async def run() -> None:
             change(self.server)
 
-        asyncio.run_coroutine_threadsafe(run(), self.loop).result(10)
+        asyncio.run_coroutine_threadsafe(run(), self.loop).result(PATIENCE)
 
     def pods(self, app: str) -> list[str]:
         return sorted(name for _, name in self.server.objects["pods"] if name.startswith(f"{app}-"))
@@ -91,10 +92,10 @@ def a_live_cluster(folder: Path) -> Iterator[Cluster]:
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
-        asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result(PATIENCE)
         kubeconfig.write_text(yaml.safe_dump(configuration(server.address)))
         yield Cluster(server, kubeconfig, loop)
-        asyncio.run_coroutine_threadsafe(ended(server), loop).result(10)
+        asyncio.run_coroutine_threadsafe(ended(server), loop).result(PATIENCE)
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join()

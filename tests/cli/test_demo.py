@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.cli.running import Commands
 from tests.cli.test_watch import Terminal
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +21,6 @@ COMMAND = (sys.executable, "-m", "zoneward", "demo")
 FAST = ("--speed", "60")
 SLOWER = ("--speed", "20")
 """What lasts for ten seconds of the play is there for several pictures, also on a busy machine."""
-PATIENCE = 60.0
 
 
 @dataclass(frozen=True, slots=True)

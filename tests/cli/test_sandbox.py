@@ -17,11 +17,11 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import pytest
 import yaml
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.slow
 
 ZONEWARD = (sys.executable, "-m", "zoneward")
-PATIENCE = 30.0
 
 
 @dataclass
@@ -34,17 +34,19 @@ class Running:
 
     def run(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
         environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig)}
-        return subprocess.run((*ZONEWARD, *arguments), capture_output=True, text=True, env=environment, timeout=60)
+        return subprocess.run(
+            (*ZONEWARD, *arguments), capture_output=True, text=True, env=environment, timeout=PATIENCE
+        )
 
     def ask(self, method: str, path: str, body: object = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
         request = Request(self.address + path, data, {"Content-Type": "application/json"}, method=method)
-        with build_opener(ProxyHandler({})).open(request, timeout=10) as answer:
+        with build_opener(ProxyHandler({})).open(request, timeout=PATIENCE) as answer:
             return json.loads(answer.read())
 
     def end(self, signal_number: int = signal.SIGTERM) -> None:
         self.process.send_signal(signal_number)
-        self.process.wait(timeout=10)
+        self.process.wait(timeout=PATIENCE)
 
 
 @contextmanager
@@ -72,7 +74,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 def refused(*options: str) -> str:
     """The one line on standard error of a sandbox that does not begin."""
-    done = subprocess.run((*ZONEWARD, "sandbox", *options), capture_output=True, text=True, timeout=30)
+    done = subprocess.run((*ZONEWARD, "sandbox", *options), capture_output=True, text=True, timeout=PATIENCE)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     return done.stderr
@@ -89,7 +91,7 @@ def test_a_command_sees_in_it_what_it_sees_in_the_file(sample: Running, command:
         (*ZONEWARD, *command.split(), "--sample", "-n", "shop", "-o", "json"),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert live.returncode == 0, live.stderr
     assert json.loads(live.stdout) == json.loads(file.stdout)
@@ -110,7 +112,7 @@ def test_it_listens_on_loopback_only(sample: Running) -> None:
 @pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 def test_it_ends_at_once_and_takes_its_kubeconfig_along(tmp_path: Path, signal_number: int) -> None:
     with a_sandbox(tmp_path) as running:
-        watch = build_opener(ProxyHandler({})).open(f"{running.address}/api/v1/services?watch=1", timeout=10)
+        watch = build_opener(ProxyHandler({})).open(f"{running.address}/api/v1/services?watch=1", timeout=PATIENCE)
         with watch:
             assert json.loads(watch.readline())["type"] == "ADDED"
             running.end(signal_number)

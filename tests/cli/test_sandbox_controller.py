@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.test_sandbox import PATIENCE, Running, a_sandbox
+from tests.cli.test_sandbox import Running, a_sandbox
+from tests.patience import PATIENCE
 
 from zoneward.kube.names import BUILT_IN_MANAGER, MANAGED_BY_LABEL, MANAGER
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.patience import PATIENCE
 from tests.sandbox.server.local_client import LocalClient
 
 from zoneward.cli import sandbox_run
@@ -23,7 +24,7 @@ async def test_the_file_follows_what_changes(tmp_path: Path, monkeypatch: pytest
         items = json.loads(gzip.decompress(data) if name.endswith(".gz") else data)["items"]
         return {item["metadata"]["name"] for item in items}
 
-    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         group.create_task(sandbox_run._until(end, registry, file))
         await asyncio.sleep(0)  # It saves what changes after it began.
         for index in range(3):

@@ -23,6 +23,7 @@ import pytest
 from tests.cli.live_cluster import Cluster
 from tests.cli.running import Commands
 from tests.client.a_server import Fault
+from tests.patience import PATIENCE
 
 from zoneward.cli import plan_watch
 from zoneward.cli.known_demand import NO_PARTS, KnownDemand
@@ -36,7 +37,6 @@ from zoneward.routing.configuration import Configuration
 pytestmark = pytest.mark.slow
 
 COMMAND = (sys.executable, "-m", "zoneward", "plan", "--watch")
-PATIENCE = 20.0
 
 
 class Watch:

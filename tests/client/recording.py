@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Generic
 
 from tests.client.a_server import AServer
+from tests.patience import PATIENCE
 
 from zoneward.client.object_store import ObjectStore
 from zoneward.client.resources import WatchedResource, WatchedT, object_key_of
@@ -57,6 +58,6 @@ class Recording(Generic[WatchedT]):
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait until the condition is true."""
-    async with asyncio.timeout(20.0):
+    async with asyncio.timeout(PATIENCE):
         while not condition():
             await asyncio.sleep(0.003)

@@ -13,6 +13,7 @@ import trustme
 from aiohttp import web
 from tests.client.calling import drip
 from tests.client.serving import HOST, Talk, refused_port, served, server_side, speaking
+from tests.patience import PATIENCE
 
 from zoneward.client.prometheus import Prometheus, PrometheusUnavailable
 from zoneward.kube.demand import DemandFigures
@@ -249,7 +250,7 @@ async def test_pipe_is_no_file_of_credentials_and_is_not_waited_for(tmp_path: Pa
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     settings = PrometheusSettings(url="https://127.0.0.1:1", **{field: str(pipe)})  # type: ignore[arg-type]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         assert f"{pipe}: it is not a regular file" in await unavailable(settings)
 
 

@@ -13,6 +13,7 @@ import msgspec
 from tests.builders.objects import a_node, a_pod, a_service
 from tests.client.calling import transport
 from tests.client.serving import access_to
+from tests.patience import PATIENCE
 from tests.sandbox.server.faults import add_faults
 from tests.sandbox.server.local_client import LocalClient
 
@@ -42,7 +43,7 @@ Object = dict[str, Any]
 KEPT: Final = "endpointslices.discovery.k8s.io"
 LABELS: Final = {"app": "cart"}
 PODS: Final = 9
-LIMIT: Final = 20.0
+LIMIT: Final = PATIENCE
 HASTE: Final = RequeueDelay(backoff=Backoff(initial=0.02, cap=0.2, jitter=0.5), with_news=0.1)
 
 

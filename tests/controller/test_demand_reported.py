@@ -9,6 +9,7 @@ from msgspec.structs import force_setattr
 from tests.client.a_writer import Object
 from tests.client.recording import until
 from tests.controller.a_controller import Place, a_place, at_work, fill, settle
+from tests.patience import PATIENCE
 
 from zoneward.client.writer import Writer
 from zoneward.controller.context import FiguresSource, FiguresUnavailable
@@ -36,7 +37,7 @@ async def following(sandbox: Place, source: FiguresSource) -> AsyncIterator[None
     writer = StatusWriter(Writer(sandbox.link), instance="test")
     async with at_work(sandbox, status_writer=writer, configuration=OFTEN, figures=source) as controller:
         await settle(sandbox, controller)
-        await writer.wait_until_written(5)
+        assert await writer.wait_until_written(PATIENCE)
         yield
 
 

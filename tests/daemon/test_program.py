@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, suppress
 
 import pytest
 from tests.controller.lines import Lines
+from tests.patience import PATIENCE
 
 from zoneward.client.api_errors import Forbidden, Unreachable
 from zoneward.client.auth.client_config import ClientConfig, ClusterInfo, UserInfo
@@ -147,7 +148,7 @@ async def test_collections_begin_once_it_has_started_and_never_walk_over_what_it
     gc.callbacks.append(note)
     try:
         started.set()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while len(slept) < 721:
                 await asyncio.sleep(0)
     finally:

@@ -142,7 +142,7 @@ def in_a_shell(command: str, directory: Path, given: str = "") -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     return done.stdout

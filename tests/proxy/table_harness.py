@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final
 
+from tests.patience import PATIENCE
 from tests.proxy.background import in_background
 from tests.proxy.drawn_services import key, node_service, one_port
 from tests.proxy.kernel.fake_kernel import FakeKernel
@@ -76,7 +77,7 @@ class Proxy(Reporter):
             self.table.set_service(key(served), served)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             while not condition():
                 await asyncio.sleep(SOON)
 
@@ -128,7 +129,7 @@ def a_proxy(**more: Any) -> AbstractAsyncContextManager[Proxy]:
 
 
 async def settled(proxy: Proxy) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         await proxy.table.wait_until_synced()
 
 

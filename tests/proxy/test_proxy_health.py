@@ -15,6 +15,7 @@ import aiohttp
 import msgspec
 import pytest
 from tests.controller.lines import Lines
+from tests.patience import PATIENCE
 from tests.proxy.background import in_background
 
 from zoneward.daemon.listen_address import ListenAddress
@@ -92,7 +93,7 @@ def test_a_node_that_is_being_removed_is_not_eligible(node: dict[str, Any] | Non
 
 async def test_healthz_and_livez_are_served_and_nothing_else() -> None:
     health = a_health(eligible=False)
-    async with asyncio.timeout(20), serve_health(health, host="127.0.0.1", port=0) as port:
+    async with asyncio.timeout(PATIENCE), serve_health(health, host="127.0.0.1", port=0) as port:
         for path, eligible, status in (("/healthz", False, 503), ("/livez", False, 200), ("/healthz", True, 200)):
             health.is_eligible = eligible
             answer = await ask(port, path=path)
@@ -107,7 +108,7 @@ async def test_healthz_and_livez_are_served_and_nothing_else() -> None:
 
 async def listening_port(log: Lines) -> int:
     """The port that the server logs, once it listens."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not (lines := log.about("listens")):
             await asyncio.sleep(0.002)
     port = lines[0]["port"]

@@ -45,7 +45,7 @@ def answer(text: str, script: str, directory: Path, *, width: int, is_dark: bool
         *(f"--user-data-dir={directory / 'profile'}", "--virtual-time-budget=60000"),
         *(f"--blink-settings=preferredColorScheme={0 if is_dark else 1}", file.as_uri()),
     ]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout
     title = re.search(r"<title>ANSWER (.*?)</title>", shown, re.DOTALL)
     assert title is not None, shown[:1000]
     return json.loads(html.unescape(title[1]))

@@ -212,7 +212,7 @@ def test_a_real_browser_shows_the_page_without_complaint(real: Simulation, tmp_p
         *(f"--user-data-dir={tmp_path / 'profile'}", f"--screenshot={tmp_path / 'page.png'}"),
         *("--window-size=1200,3000", file.as_uri()),
     ]
-    run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    run = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
     complaints = [line for line in run.stderr.splitlines() if "CONSOLE" in line]
     assert complaints == []
     assert run.stdout.count("<svg") == 10

@@ -16,12 +16,12 @@ from typing import Final
 
 from tests.builders.objects import SERVICE_NAME
 from tests.contract.api import Api, Object, Watch
+from tests.patience import PATIENCE
 
 PODS: Final = "pods"
 SLICES: Final = "endpointslices"
 APP: Final = "app"
 """The label by which a Service selects its Pods."""
-_LIMIT: Final = 120.0
 _Happened = tuple[int, str, str, Object]
 
 
@@ -74,7 +74,7 @@ class History:
             left = (document for document in listed[plural] if document["metadata"]["uid"] not in self._deleted_uids)
             return versions(self._now[plural].values()) == versions(left)
 
-        async with asyncio.timeout(_LIMIT):
+        async with asyncio.timeout(PATIENCE):
             while not all(map(is_reported, listed)):
                 self._news.clear()
                 await self._news.wait()

@@ -12,6 +12,7 @@ from typing import Any, Final
 from tests.builders.objects import a_namespace
 from tests.contract.api import Api
 from tests.controller.a_controller import at_work
+from tests.patience import PATIENCE
 from tests.scenarios.cluster import Cluster
 from tests.scenarios.history import following, path_in, versions
 from tests.scenarios.observed import Found, Lists, Observed, check
@@ -27,8 +28,6 @@ from zoneward.controller.status.status_writer import StatusWriter
 from zoneward.daemon.metrics import counter_total
 from zoneward.routing.configuration import Configuration
 
-_LIMIT: Final = 120.0
-"""Seconds until a step that does not end fails; on an idle machine it takes less than one."""
 _PROMPT: Final = Batching(writes_per_second=1000)
 """Steps that follow each other at once are not what pauses are for."""
 _HURRIED: Final = Batching(writes_per_second=60, longest=0.2)
@@ -81,8 +80,8 @@ class Play:
     async def _stop(self) -> None:
         if self.controller is not None and self.status_writer is not None:
             with suppress(TimeoutError):
-                await self.controller.drain(_LIMIT)
-                await self.status_writer.wait_until_written(_LIMIT)
+                await self.controller.drain(PATIENCE)
+                await self.status_writer.wait_until_written(PATIENCE)
         self.controller = self.status_writer = None
         await self._working.aclose()
 
@@ -98,7 +97,7 @@ class Play:
             self._leading.clear()
         await asyncio.to_thread(self._change, step)
         if self.controller is not None:
-            async with asyncio.timeout(_LIMIT):
+            async with asyncio.timeout(PATIENCE):
                 while not self._knows(self.controller, await self._lists()):
                     await asyncio.sleep(0.002)
         self._leading.set()
@@ -153,10 +152,10 @@ class Play:
         controller, status_writer = self.controller, self.status_writer
         assert controller is not None
         assert status_writer is not None
-        async with asyncio.timeout(_LIMIT):
+        async with asyncio.timeout(PATIENCE):
             while True:
-                await controller.wait_until_idle(_LIMIT)
-                await status_writer.wait_until_written(_LIMIT)
+                await controller.wait_until_idle(PATIENCE)
+                await status_writer.wait_until_written(PATIENCE)
                 if self._knows(controller, await self._lists()) and controller.is_idle and status_writer.is_idle:
                     # Events may have been written since they were read.
                     return await self._lists()

@@ -10,6 +10,7 @@ import pytest
 from tests.builders.objects import with_field
 from tests.client.recording import until
 from tests.controller.a_controller import PODS, Place, a_place, at_work, fill, settle
+from tests.patience import PATIENCE
 
 from zoneward.client.api_errors import CallFailed, Forbidden
 from zoneward.client.resources import LEASES
@@ -113,7 +114,7 @@ async def leading(scene: Scene, **options: Any) -> AsyncIterator[EndpointSliceCo
         scene.sandbox, status_writer=status_writer, node_proxy_namespace=NAMESPACE, **options
     ) as controller:
         await settle(scene.sandbox, controller)
-        await status_writer.wait_until_written(5)
+        assert await status_writer.wait_until_written(PATIENCE)
         yield controller
 
 

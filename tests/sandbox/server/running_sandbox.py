@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from tests.contract.api import Api
+from tests.patience import PATIENCE
 
 from zoneward.sandbox.server.resource_registry import Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
 
 Result = TypeVar("Result")
-_PATIENCE = 10.0
 """Seconds for what takes a few milliseconds."""
 
 
@@ -31,7 +31,7 @@ class RunningSandbox:
         async def done() -> Result:
             return work(self.serving.registry)
 
-        return asyncio.run_coroutine_threadsafe(done(), self.loop).result(_PATIENCE)
+        return asyncio.run_coroutine_threadsafe(done(), self.loop).result(PATIENCE)
 
 
 @contextmanager
@@ -53,11 +53,11 @@ def run_sandbox(registry: Registry) -> Iterator[RunningSandbox]:
 
     thread = threading.Thread(target=asyncio.run, args=(serve(),), daemon=True)
     thread.start()
-    assert is_ready.wait(_PATIENCE)
+    assert is_ready.wait(PATIENCE)
     try:
         yield started[0]
     finally:
         started[0].api.close()
         started[0].loop.call_soon_threadsafe(ends[0].set)
-        thread.join(_PATIENCE)
+        thread.join(PATIENCE)
     assert not thread.is_alive()

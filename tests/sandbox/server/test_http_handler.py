@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from tests.patience import PATIENCE
 from tests.sandbox.server.running_sandbox import RunningSandbox, run_sandbox
 
 from zoneward.sandbox.server.garbage_collector import GarbageCollector
@@ -31,7 +32,7 @@ def raw(sandbox: RunningSandbox, head: bytes) -> bytes:
     parts = urlsplit(sandbox.api.address)
     assert parts.hostname is not None
     assert parts.port is not None
-    with socket.create_connection((parts.hostname, parts.port), timeout=5) as connection:
+    with socket.create_connection((parts.hostname, parts.port), timeout=PATIENCE) as connection:
         connection.sendall(head + b"\r\nHost: here\r\nConnection: close\r\n\r\n")
         return b"".join(iter(lambda: connection.recv(65536), b""))
 
@@ -108,8 +109,8 @@ def test_request_without_the_token_is_refused(sandbox: RunningSandbox, line: byt
         assert answer.startswith(b"HTTP/1.1 401 "), path
 
 
-def wait(holds: Any, *, patience: float = 30.0) -> None:
-    limit = time.monotonic() + patience
+def wait(holds: Any) -> None:
+    limit = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < limit
         time.sleep(0.01)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 
 import pytest
+from tests.patience import PATIENCE
 
 from zoneward.sandbox.server.persistence import new_registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
@@ -89,7 +90,7 @@ def test_malformed_request_is_answered_or_closed_without_a_traceback(caplog: pyt
                 writer.write(request.replace(TOKEN, serving.token.encode()))
                 writer.write_eof()
                 # An earlier watch continues.
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(PATIENCE):
                     answers.append(await reader.readline())
                 writer.close()
         return answers
