@@ -63,8 +63,8 @@ class AServer:
     bookmark_every: float = 0.03
     history: list[Change] = field(default_factory=list)
     objects: dict[str, dict[ObjectKey, Object]] = field(default_factory=lambda: {plural: {} for plural in KINDS})
-    faults: list[tuple[Fault, int]] = field(default_factory=list)
-    """Each with the number of events of a watch before it."""
+    faults: list[tuple[Fault, int, str]] = field(default_factory=list)
+    """Each with the number of events of a watch before it, and the kind that it applies to; empty for any."""
     met: list[Fault] = field(default_factory=list)
     version: int = 100
     compacted: int = 0
@@ -118,21 +118,21 @@ class AServer:
         self.compacted = self.version
         self._lists.clear()
 
-    def plan(self, fault: Fault, *, after: int = 0) -> None:
-        self.faults.append((fault, after))
+    def plan(self, fault: Fault, *, after: int = 0, plural: str = "") -> None:
+        self.faults.append((fault, after, plural))
 
-    def _fault(self, possible: frozenset[Fault]) -> tuple[Fault | None, int]:
-        planned = next((fault for fault in self.faults if fault[0] in possible), None)
+    def _fault(self, possible: frozenset[Fault], plural: str) -> tuple[Fault | None, int]:
+        planned = next((fault for fault in self.faults if fault[0] in possible and fault[2] in ("", plural)), None)
         if planned is None:
             return None, 0
         self.faults.remove(planned)
         self.met.append(planned[0])
-        return planned
+        return planned[:2]
 
     async def get(self, path: str, query: Mapping[str, str] = {}, *, timeout: float | None = None) -> bytes:  # noqa: ARG002
         plural, namespace = self._begin(path, query)
         token = query.get("continue", "")
-        fault, _ = self._fault(frozenset({Fault.EXPIRE, Fault.UNAVAILABLE} if token else {Fault.UNAVAILABLE}))
+        fault, _ = self._fault(frozenset({Fault.EXPIRE, Fault.UNAVAILABLE} if token else {Fault.UNAVAILABLE}), plural)
         if fault is Fault.UNAVAILABLE:
             _refuse(503, path)
         if fault is Fault.EXPIRE:
@@ -166,7 +166,7 @@ class AServer:
         if is_list and not self.streams_lists:
             _refuse(422, path)
         since = int(query.get("resourceVersion", "0"))
-        fault, after = self._fault(WATCH_FAULTS)
+        fault, after = self._fault(WATCH_FAULTS, plural)
         if fault is Fault.GONE or (since < self.compacted and not is_list):
             _refuse(410, path)
         if fault is Fault.UNAVAILABLE:
@@ -192,7 +192,7 @@ class AServer:
                 yield line
                 await asyncio.sleep(0)
             if fault is None:
-                fault, after = self._fault(WATCH_FAULTS - OPENING_FAULTS)
+                fault, after = self._fault(WATCH_FAULTS - OPENING_FAULTS, plural)
             version, tick = self.version, self._tick
             if position == len(self.history):
                 with suppress(TimeoutError):
