@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.client.serving import json_status
+from tests.client.serving import Talk, json_status
 
 from zoneward.client.api_errors import CallFailed
 from zoneward.client.auth.client_config import ClientConfig
@@ -85,3 +85,16 @@ async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b" ")
         await writer.drain()
         await asyncio.sleep(0.01)
+
+
+def leaping(talk: Talk, *, seconds: float) -> Talk:
+    """``talk``, but first the clock of the event loop leaps ahead, as soon as a request arrives."""
+
+    async def leap_and_talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        loop = asyncio.get_running_loop()
+        now = loop.time
+        setattr(loop, "time", lambda: now() + seconds)  # noqa: B010 -- each test has a separate loop
+        await talk(reader, writer)
+
+    return leap_and_talk

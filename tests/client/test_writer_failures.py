@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from msgspec.structs import replace
 from tests.client.a_writer import NAMESPACE, SLICE, SLICE_JSON, SLICES_KEPT, a_writer, kept
-from tests.client.calling import hang, in_turn, said, status, transport
+from tests.client.calling import hang, in_turn, leaping, said, status, transport
 from tests.client.serving import HOST, access_to, served, speaking
 
 from zoneward.client import api_errors as errors
@@ -83,10 +83,11 @@ async def test_who_may_not_write_any_more_when_the_bytes_are_to_leave_sends_none
 
 
 async def test_a_write_ends_after_its_limit_with_any_transport() -> None:
-    async with speaking(hang) as port, transport(access_to(f"http://{HOST}:{port}")) as connection:
-        error = await said(Writer(connection, limit=0.1).create(SLICES, SLICE))
+    late = leaping(hang, seconds=50.0)
+    async with speaking(late) as port, transport(access_to(f"http://{HOST}:{port}")) as connection:
+        error = await said(Writer(connection, limit=50.0).create(SLICES, SLICE))
         assert (type(error), write_outcome(error)) == (errors.TimedOut, WriteOutcome.UNKNOWN)
-        assert str(error) == "no complete answer within 0.1 s"
+        assert str(error) == "no complete answer within 50 s"
 
 
 @pytest.mark.parametrize("code", [429, 503])

@@ -126,6 +126,9 @@ async def test_a_decision_that_takes_too_long_is_given_up_and_no_second_one_begi
     async with serving(of_service=pages, limits=StatusLimits(seconds=0.1)) as ask:
         for _ in range(3):
             assert await ask("/debug/decisions/shop/cart") == (503, "no answer within 0.1 s\n")
+        # A busy machine may start the thread later.
+        while not started:
+            await asyncio.sleep(0.01)
         assert started == 1
         let_go.set()
         while (await ask("/debug/decisions/shop/cart"))[0] != 200:
