@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import aiohttp
+from tests.patience import PATIENCE
 
 CHROMIUM: Final = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 _AXE: Final = files("axe_core_python").joinpath("axe.min.js")
@@ -20,8 +21,6 @@ _RUN_AXE: Final = (
     "axe.run({resultTypes: ['violations']}).then(result => result.violations.flatMap("
     "rule => rule.nodes.map(node => [rule.impact, rule.id, node.html.slice(0, 300)])))"
 )
-_PATIENCE: Final = 120.0
-"""Seconds until a browser that does not answer counts as failed."""
 _LEFT: Final = ("navigated or closed", "context was destroyed", "Cannot find context")
 """Its errors for a page that was left."""
 
@@ -90,7 +89,7 @@ class Tab:
 
     async def wait_until(self, expression: str) -> None:
         """Wait until a JavaScript expression is true, on this page or on the next one."""
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(PATIENCE):
             while not await self._is_true(expression):
                 await asyncio.sleep(0.05)
 
@@ -117,7 +116,7 @@ class Tab:
         return result
 
     async def _receive(self) -> dict[str, Any]:
-        message: dict[str, Any] = json.loads(await self.socket.receive_str(timeout=_PATIENCE))
+        message: dict[str, Any] = json.loads(await self.socket.receive_str(timeout=PATIENCE))
         return message
 
     def _take(self, event: dict[str, Any]) -> None:
@@ -144,7 +143,7 @@ async def browser(folder: Path) -> AsyncIterator[Tab]:
         try:
             port = await _port(folder / "profile" / "DevToolsActivePort", process)
             async with aiohttp.ClientSession() as session:
-                async with asyncio.timeout(_PATIENCE):
+                async with asyncio.timeout(PATIENCE):
                     # It may listen before it has its first page.
                     while not (pages := await _pages(session, port)):
                         await asyncio.sleep(0.05)
@@ -165,7 +164,7 @@ async def _pages(session: aiohttp.ClientSession, port: int) -> list[str]:
 
 
 async def _port(file: Path, process: asyncio.subprocess.Process) -> int:
-    async with asyncio.timeout(_PATIENCE):
+    async with asyncio.timeout(PATIENCE):
         while not (file.exists() and file.read_text().count("\n")):
             if process.returncode is not None:
                 raise BrowserError(f"{CHROMIUM} ended with {process.returncode}")

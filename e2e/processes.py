@@ -14,12 +14,11 @@ from urllib.error import HTTPError
 from urllib.request import ProxyHandler, build_opener
 
 from prometheus_client.parser import text_string_to_metric_families
+from tests.patience import PATIENCE
 
 from zoneward.kube.demand import MeasuredTraffic
 from zoneward.snapshots.measured_traffic_files import read_measured_traffic
 
-PATIENCE: Final = 120.0
-"""Seconds until a wait fails; on an idle machine everything takes a few seconds."""
 _LAST: Final = 15
 """Lines of the log that an error shows."""
 _OPENER: Final = build_opener(ProxyHandler({}))

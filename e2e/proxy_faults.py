@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from e2e.api_servers import ApiServer
-from e2e.processes import PATIENCE
 from e2e.proxied import STEADY, Proxied, proxied
 from e2e.proxies import READY, Opened
 from e2e.proxy_churn import Churn
 from e2e.rules_there import difference, rules_of, rules_there
+from tests.patience import PATIENCE
 
 LENGTH: Final = 5.0
 """Seconds in which faults begin."""

@@ -12,7 +12,8 @@ from typing import Self
 
 import numpy as np
 import pytest
-from e2e.processes import PATIENCE, Process, wait_until
+from e2e.processes import Process, wait_until
+from tests.patience import PATIENCE
 
 import zoneward
 from zoneward.kube.input_error import InputError

@@ -15,12 +15,13 @@ from typing import Any, Final
 
 import pytest
 from e2e.nodes import Namespace
-from e2e.processes import PATIENCE, Process, fetch, wait_until
+from e2e.processes import Process, fetch, wait_until
 from e2e.sandbox import a_sandbox
 from packaging.utils import canonicalize_name
 from release.image import BILL, LABEL, REFERENCE, archive_member, build_image, current_image
 from release.source_date import source_date
 from tests.deploy.manifests import METER_MODES, MODES, PROXY_MODES, ROOT, container, pod
+from tests.patience import PATIENCE
 
 import zoneward
 

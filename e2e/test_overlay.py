@@ -17,10 +17,11 @@ from typing import Final
 import msgspec
 import pytest
 from e2e.control_plane import QUICK
-from e2e.processes import PATIENCE, wait_until
+from e2e.processes import wait_until
 from e2e.test_deploy import Cluster, a_cluster
 from tests.builders.objects import a_node, a_pod, a_service
 from tests.contract.api import MERGE_PATCH, Object
+from tests.patience import PATIENCE
 
 from zoneward.kube import names
 from zoneward.kube.objects import EndpointSlice, Node, Pod, Service, node_zone

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 from e2e.control_plane import ControlPlane
 from e2e.kube_proxy import KubeProxy
-from e2e.processes import PATIENCE, Process, wait_until
+from e2e.processes import Process, wait_until
 from e2e.proxies import READY
 from tests.builders.objects import a_namespace, a_node, a_service, a_slice
 from tests.contract.api import MERGE_PATCH
 from tests.deploy.manifests import PROXY_MODES, container
+from tests.patience import PATIENCE
 
 from zoneward.kube.names import PROXY_NAME_LABEL
 

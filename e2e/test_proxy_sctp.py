@@ -11,8 +11,8 @@ import pytest
 from e2e.chances import FALSE_ALARM, chance
 from e2e.node_rules import NodeRules
 from e2e.nodes import Bed, Namespace, Node
-from e2e.processes import PATIENCE
 from e2e.raw_connections import SCTP_HEADER, begin_associations
+from tests.patience import PATIENCE
 from tests.proxy.drawn_services import node_service, one_port
 
 from zoneward.netlink.messages import FAMILIES, Family

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from e2e.processes import PATIENCE
 from e2e.proxied import NODE, Proxied, proxied
 from e2e.proxies import FLAGS, ZonewardProxy
 from e2e.rules_there import difference, rules_of, rules_there
+from tests.patience import PATIENCE
 
 NO_RIGHT: Final = ("setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin", "--")
 _HIDE: Final = (

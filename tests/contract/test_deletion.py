@@ -7,10 +7,9 @@ import pytest
 from tests.builders.objects import a_bare_pod, a_lease, a_namespace, a_node, a_pod, a_service, with_field
 from tests.contract.api import MERGE_PATCH, Api, Object, collection_of, path_of
 from tests.contract.kinds import KINDS, new
+from tests.patience import PATIENCE
 
 FINALIZER = "zoneward.example/wait"
-PATIENCE = 100.0
-"""Seconds that controllers may take: the collector of a real control plane needs one or two, once it has started."""
 
 
 def until(met: Callable[[], bool]) -> None:
