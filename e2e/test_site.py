@@ -9,6 +9,7 @@ from typing import Final
 import pytest
 from e2e.browser import Tab, browser
 from e2e.file_server import served
+from e2e.processes import PATIENCE
 from release.site_pages import FRONT
 from release.source_date import ROOT
 
@@ -31,7 +32,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     documentation.copy_tree(documentation.WORKING_TREE, tree, ROOT)
     git = ["git", "-c", "user.name=Site", "-c", "user.email=site@site.example", "-C", str(tree)]
     for command in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "-m", "0.1"], ["tag", "v0.1.0"]):
-        subprocess.run([*git, *command], check=True, timeout=60)
+        subprocess.run([*git, *command], check=True, timeout=PATIENCE)
     (tree / f"{AFTER}.md").write_text("# After the release\n\nNew.\n")
     front = tree / FRONT
     front.write_text(front.read_text().replace("docs/glossary\n", f"docs/glossary\n{AFTER}\n"))
@@ -112,7 +113,7 @@ def test_broken_link_is_reported_and_the_site_stays_unchanged(tmp_path: Path) ->
     tree, output = tmp_path / "tree", tmp_path / "out"
     shutil.copytree(ROOT / FRONT.parent, tree / FRONT.parent)
     (tree / FRONT).write_text("# Front\n\n[there](../why.md#here)\n")
-    subprocess.run(["git", "init", "--quiet", str(tree)], check=True, timeout=60)
+    subprocess.run(["git", "init", "--quiet", str(tree)], check=True, timeout=PATIENCE)
     output.mkdir()
     (output / "versions.js").touch()
     with pytest.raises(documentation.SiteError) as refused:
