@@ -138,8 +138,11 @@ def build_image(archive: Path, *, environment: Mapping[str, str], fresh: bool = 
 def current_image(*, environment: Mapping[str, str]) -> Path:
     """`ARCHIVE`; built first unless it is of this commit, without other changes. Raises as `build_image`."""
     revision = _revision()
-    if not revision or revision.endswith(_CHANGED) or _revision_in_archive() != revision:
-        build_image(ARCHIVE, environment=environment)
+    ARCHIVE.parent.mkdir(parents=True, exist_ok=True)
+    # Another process that needs it waits, and has it then.
+    with alone(ARCHIVE.parent):
+        if not revision or revision.endswith(_CHANGED) or _revision_in_archive() != revision:
+            build_image(ARCHIVE, environment=environment)
     return ARCHIVE
 
 
