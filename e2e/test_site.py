@@ -9,9 +9,9 @@ from typing import Final
 import pytest
 from e2e.browser import Tab, browser
 from e2e.file_server import served
-from e2e.processes import PATIENCE
 from release.site_pages import FRONT
 from release.source_date import ROOT
+from tests.patience import PATIENCE
 
 from release import documentation
 
