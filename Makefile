@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test search e2e e2e-programs e2e-minors cluster cluster-down e2e-cluster conformance
 .PHONY: check bench bench-cluster kep-table dist image site format clean python nftables prometheus pyinstaller buildah
-.PHONY: chromium containerd
+.PHONY: chromium containerd shells
 
 demo: .venv/base
 	@echo '$$ $(BIN)/zoneward advise --sample'
@@ -52,7 +52,7 @@ e2e: e2e-programs
 	$(BIN)/pytest e2e tests/contract tests/scenarios --server=real -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # What they run. The first run needs Go 1.26 to build the control plane (e2e/README.md), and reports if Go is missing.
-e2e-programs: .venv/dev nftables prometheus pyinstaller buildah chromium
+e2e-programs: .venv/dev nftables prometheus pyinstaller buildah chromium shells
 	$(BIN)/python -m e2e.programs
 	$(BIN)/python -m e2e.krew
 	$(BIN)/python -m release.helm
@@ -73,6 +73,10 @@ nftables:
 # Debian starts its Prometheus; the tests start one of their own.
 prometheus:
 	$(call debian,command -v prometheus,prometheus,a Prometheus)
+
+# The shells in which completion is tried, and what formats the man pages.
+shells:
+	$(call debian,command -v zsh && command -v fish && command -v groff,zsh fish groff-base,zsh and fish and groff)
 
 # What PyInstaller needs of Linux: the library of the Python that it packs, and binutils.
 pyinstaller: LIBRARY = libpython$$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_python_version())')

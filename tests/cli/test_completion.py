@@ -137,6 +137,7 @@ def test_other_shells_have_a_script_that_asks_for_their_own_form(zoneward: Comma
     assert f"_ZONEWARD_COMPLETE={shell}_complete" in result.out
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="needs zsh")
 @pytest.mark.parametrize(
     ("line", "expected"),
@@ -153,6 +154,7 @@ def test_zsh_completes(tmp_path: Path, line: str, expected: str, installed: bool
     assert in_zsh(tmp_path, line, installed=installed) == [expected, expected]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("fish") is None, reason="needs fish")
 @pytest.mark.parametrize(
     ("line", "expected"),

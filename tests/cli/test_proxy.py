@@ -61,6 +61,7 @@ def test_without_its_gate_hints_of_traffic_distribution_have_no_effect(zoneward:
         assert port["rule"] == ("zone-hints" if used == 1 else "all")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("nft") is None or os.geteuid() != 0, reason="needs nft and root")
 @pytest.mark.parametrize(
     "flags",

@@ -42,6 +42,7 @@ def test_no_line_of_a_page_is_a_request_by_mistake(name: str) -> None:
     assert re.findall(r"\\(?![-&efR(])", PAGES[name]) == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff formats man pages, where man is installed")
 def test_groff_formats_every_page_without_a_warning(tmp_path: Path) -> None:
     for name, text in PAGES.items():
