@@ -207,6 +207,13 @@ class Daemon:
         wait_until(met, what, self._process, patience=patience)
 
 
+def cpu_seconds(pid: int | None) -> float:
+    """Of a process that runs: with those in the kernel."""
+    assert pid is not None
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
 def fetch(url: str) -> tuple[int, str]:
     """Status and body; 0 and nothing where nobody answers."""
     try:

@@ -11,11 +11,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from e2e.nodes import Namespace, kernel_of
+from e2e.processes import cpu_seconds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.proxy.drawn_services import changes, node_service, one_port
@@ -144,13 +144,6 @@ class Table(Reporter):
         self.syncer.request_audit()
         await self.syncer.wait_until_synced()
         return self.reports
-
-
-def cpu_seconds(pid: int | None) -> float:
-    """Of a process that runs: with those in the kernel."""
-    assert pid is not None
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 @asynccontextmanager

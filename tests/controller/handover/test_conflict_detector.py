@@ -194,7 +194,7 @@ def test_a_new_label_and_a_deletion_are_not_writes_of_the_built_in_controller() 
 
 
 def quick() -> ConflictDetector:
-    return ConflictDetector(still=0.05, grace=0.2, retry=0.5)
+    return ConflictDetector(still=0.05, grace=0.2, retry=2.0)
 
 
 def managers(shop: Shop) -> set[str]:
