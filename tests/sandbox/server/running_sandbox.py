@@ -14,7 +14,6 @@ from zoneward.sandbox.server.resource_registry import Registry
 from zoneward.sandbox.server.sandbox_server import SandboxServer
 
 Result = TypeVar("Result")
-"""Seconds for what takes a few milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
