@@ -94,7 +94,7 @@ class NftClient:
     async def __aenter__(self) -> Self:
         try:
             # The process starts first, which takes long on a busy machine.
-            await self._query(generation_request(), limit=MAX_REQUEST_LIMIT)
+            await self.query(generation_request(), limit=MAX_REQUEST_LIMIT)
         except BaseException as error:
             await self.__aexit__()
             if isinstance(error, KernelRefused | KernelOutcomeUnknown):
@@ -121,10 +121,8 @@ class NftClient:
             raise KernelRefused(os.strerror(code), code)
         self.transactions_done += 1
 
-    async def query(self, request: bytes) -> bytes:
-        return await self._query(request)
-
-    async def _query(self, request: bytes, *, limit: float | None = None) -> bytes:
+    async def query(self, request: bytes, *, limit: float | None = None) -> bytes:
+        """``limit``: as `_request` has it."""
         answer = await self._request(ASK, request, limit=limit)
         code = error_number(answer)
         if code:
