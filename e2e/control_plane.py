@@ -107,6 +107,12 @@ class ControlPlane:
         started = (self._etcd, self._server, self._controllers)
         return [process for process in started if process is not None and process.runs]
 
+    @property
+    def server(self) -> Process:
+        """The API server."""
+        assert self._server is not None
+        return self._server
+
     # --- clients ------------------------------------------------------------------------------------------------------
 
     @property
