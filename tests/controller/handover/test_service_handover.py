@@ -6,6 +6,7 @@ from itertools import cycle
 from typing import Any
 
 import pytest
+from tests.client.calling import Time
 from tests.client.recording import until
 from tests.controller.a_built_in import KEY, Shop, a_shop
 from tests.controller.a_controller import KEPT, LABELS
@@ -106,16 +107,10 @@ async def test_a_built_in_controller_that_does_not_respond_is_an_error_and_no_en
     ids=str,
 )
 async def test_a_handover_has_begun_once_a_write_may_have_been_applied(error: Exception, may_be_written: bool) -> None:
-    """On a clock that only advances during sleeps."""
-    now = 0.0
-
-    async def sleep(seconds: float) -> None:
-        nonlocal now
-        now += seconds
-
+    time = Time()
     async with a_shop() as shop:
         writer = Failing(shop.link, error, times=99)
-        handover = shop.adopting(writer=writer, total=0.3, clock=lambda: now, sleep=sleep)
+        handover = shop.adopting(writer=writer, total=0.3, clock=time, sleep=time.sleep)
         with pytest.raises(type(error)):
             await handover.adopt(endpoints_policy="keep")
         assert handover.is_begun is may_be_written
